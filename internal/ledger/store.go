@@ -1,0 +1,103 @@
+package ledger
+
+import "context"
+
+// Store keeps claims. Every method is one transaction, or several that are each complete by themselves;
+// nothing is answered before it is durable. Errors are *Refusal, ErrNotFound, ErrUnavailable (also when the
+// outcome of a commit is not known), ErrOverloaded, or an internal error.
+type Store interface {
+	// Claim applies Decide: of all callers that race for a key, one proceeds.
+	Claim(ctx context.Context, r *Request) (Verdict, error)
+	// End applies End. With a Refusal the Ended is valid too.
+	End(ctx context.Context, e *Ending) (Ended, error)
+	// Resolve applies Resolve to the claim with this id.
+	Resolve(ctx context.Context, id string, r *Resolution) (Ended, error)
+	// LeaseUnknown hands unknown claims to a reconciler, oldest first, never one to two owners.
+	LeaseUnknown(ctx context.Context, r *LookRequest) ([]Claim, error)
+
+	// Get returns a claim and its whole history, oldest transition first.
+	Get(ctx context.Context, id string) (Claim, []HistoryEntry, error)
+	// List returns claims, newest first; next is the cursor of the following page or empty.
+	List(ctx context.Context, f ClaimFilter) (claims []Claim, next string, err error)
+	// History returns what was overwritten and what people did, newest first.
+	History(ctx context.Context, f HistoryFilter) (entries []HistoryEntry, next string, err error)
+
+	// Sweep settles what time alone has decided: ended leases of effects, windows that are over.
+	Sweep(ctx context.Context) (SweepReport, error)
+
+	// SetPause stops a scope; the newest word for a scope stands. ClearPause lets it go on.
+	SetPause(ctx context.Context, p Pause) error
+	ClearPause(ctx context.Context, scope, by string) (bool, error)
+	Pauses(ctx context.Context) ([]Pause, error)
+
+	// Ready tells whether the database can be reached and has the schema of this program.
+	Ready(ctx context.Context) error
+	// PolicyFor is the policy by which a claim is judged.
+	PolicyFor(source, destination string) Policy
+}
+
+// HistoryEntry is one transition of one claim, a report that moved nothing, or an act of a person that
+// concerns no claim.
+type HistoryEntry struct {
+	ID      string // place within the claim's history
+	ClaimID string // empty where no claim is concerned
+	Transition
+}
+
+// ClaimFilter selects claims; empty fields select all.
+type ClaimFilter struct {
+	Status         Status
+	Source         string
+	Account        *string
+	IdempotencyKey string
+	Reference      string
+	Kind           Kind
+	Entity         string
+	From, To       Instant // of the first claim: From <= first_seen_at < To
+	Limit          int
+	Cursor         string
+}
+
+// HistoryFilter selects history entries; empty fields select all.
+type HistoryFilter struct {
+	ClaimID  string
+	By       string
+	From, To Instant
+	Limit    int
+	Cursor   string
+}
+
+// SweepReport counts what a sweep did and found.
+type SweepReport struct {
+	Expired  int // effects whose lease had ended: now unknown
+	Reviewed int // unknown claims whose window was over: now before a person
+	Overdue  int // leases past their end that still stand, events included
+}
+
+// Pause stops work in a scope: all, source.NAME, destination.NAME or workflow.ID.
+type Pause struct {
+	Scope        string
+	AuthorizedBy string
+	Reason       string
+	Since        Instant
+	Until        Instant // 0: until it is cleared
+}
+
+// Scopes are the pauses that concern a request.
+func (r *Request) Scopes(row *Claim) []string {
+	source, destination := r.Key.Source, r.Destination
+	if row != nil {
+		source = row.Key.Source
+		if destination == "" {
+			destination = row.Destination
+		}
+	}
+	scopes := []string{"all", "source." + source}
+	if destination != "" {
+		scopes = append(scopes, "destination."+destination)
+	}
+	if r.Origin.WorkflowID != "" {
+		scopes = append(scopes, "workflow."+r.Origin.WorkflowID)
+	}
+	return scopes
+}

@@ -1,0 +1,157 @@
+// Package store holds all SQL: one text for SQLite and PostgreSQL, rebound in one place, with a small dialect
+// for what must differ. It implements ledger.Store; its transactions are short and its writes repeat the
+// condition under which they were decided, so that any number of replicas agree.
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"holdfast/internal/ledger"
+)
+
+// Options configure a Store. The zero value is usable.
+type Options struct {
+	Log      *slog.Logger
+	Policies ledger.Policies
+	Observer Observer
+	// Now replaces the database's clock in tests.
+	Now func() time.Time
+}
+
+// Observer is told what happens inside, for metrics. Nil functions are not called.
+type Observer struct {
+	Batch         func(lane string, size int)
+	DatabaseError func(kind string)
+}
+
+// Store is a ledger over one database. Open makes one.
+type Store struct {
+	dialect dialect
+	write   *sqlx.DB
+	read    *sqlx.DB // on SQLite a pool beside the one writer; else the same
+	log     *slog.Logger
+	observe Observer
+	policy  ledger.Policies
+	clock   *clock
+
+	claims  *lane[*ledger.Request, ledger.Verdict]
+	endings *lane[*ledger.Ending, ledger.Ended]
+}
+
+// Open connects to url (`sqlite://PATH` or `postgres://…`), without creating or checking the schema: see
+// Migrate. Errors never contain the password.
+func Open(ctx context.Context, url string, o Options) (*Store, error) {
+	s := &Store{log: o.Log, observe: o.Observer, policy: o.Policies}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	var err error
+	switch {
+	case strings.HasPrefix(url, "sqlite://"):
+		err = s.openSQLite(ctx, strings.TrimPrefix(url, "sqlite://"))
+	case strings.HasPrefix(url, "postgres://"), strings.HasPrefix(url, "postgresql://"):
+		err = s.openPostgres(url)
+	default:
+		err = errors.New("must be sqlite://PATH or postgres://…")
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.clock = newClock(s.dialect, s.write, o.Now)
+	if err := s.clock.measure(ctx); err != nil {
+		return nil, errors.Join(s.translate(err), s.closeDB())
+	}
+	s.claims = newLane("claim", s.dialect.writers, s.observe.Batch, s.runClaims)
+	s.endings = newLane("ending", s.dialect.writers, s.observe.Batch, s.runEndings)
+	return s, nil
+}
+
+// Close waits for what is under way and closes the database.
+func (s *Store) Close() error {
+	s.claims.stop()
+	s.endings.stop()
+	return s.closeDB()
+}
+
+func (s *Store) closeDB() error {
+	err := s.write.Close()
+	if s.read != s.write {
+		err = errors.Join(err, s.read.Close())
+	}
+	return err
+}
+
+// PolicyFor is part of ledger.Store.
+func (s *Store) PolicyFor(source, destination string) ledger.Policy {
+	return s.policy.For(source, destination)
+}
+
+func (s *Store) policyOf(c *ledger.Claim) ledger.Policy {
+	return s.policy.For(c.Key.Source, c.Destination)
+}
+
+// querier is a database or a transaction.
+type querier interface {
+	sqlx.ExtContext
+	Rebind(query string) string
+}
+
+// inTx runs fn in one writing transaction. An error of fn rolls back; an error of the commit is unknown to
+// have happened and becomes ErrUnavailable.
+func (s *Store) inTx(ctx context.Context, fn func(tx *sqlx.Tx) error) error {
+	tx, err := s.write.BeginTxx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if err := fn(tx); err != nil {
+		return errors.Join(err, ignoreDone(tx.Rollback()))
+	}
+	if err := tx.Commit(); err != nil {
+		return fmt.Errorf("%w: commit: %w", ledger.ErrUnavailable, err)
+	}
+	return nil
+}
+
+func ignoreDone(err error) error {
+	if errors.Is(err, sql.ErrTxDone) {
+		return nil
+	}
+	return err
+}
+
+// translate turns an error of the database into one that callers know, and counts it.
+func (s *Store) translate(err error) error {
+	var refusal *ledger.Refusal
+	switch {
+	case err == nil, errors.As(err, &refusal), errors.Is(err, ledger.ErrNotFound), errors.Is(err, ledger.ErrOverloaded):
+		return err
+	}
+	kind := s.dialect.kindOf(err)
+	if errors.Is(err, ledger.ErrUnavailable) {
+		kind = kindAway
+	}
+	if s.observe.DatabaseError != nil {
+		s.observe.DatabaseError(string(kind))
+	}
+	if kind == kindAway || kind == kindBusy {
+		return fmt.Errorf("%w: %w", ledger.ErrUnavailable, err)
+	}
+	return err
+}
+
+// Ready is part of ledger.Store.
+func (s *Store) Ready(ctx context.Context) error {
+	var one int
+	if err := s.read.GetContext(ctx, &one, `select count(*) from (select 1 from claims limit 1) as c`); err != nil {
+		return s.translate(err)
+	}
+	return nil
+}
