@@ -6,6 +6,14 @@ begin
     select raise(abort, 'history is append-only');
 end;
 -- +goose StatementEnd
+-- INSERT OR REPLACE deletes without asking the trigger for deletes.
+-- +goose StatementBegin
+create trigger history_no_replace before insert on history
+when exists (select 1 from history where claim_id = new.claim_id and entry = new.entry)
+begin
+    select raise(abort, 'history is append-only');
+end;
+-- +goose StatementEnd
 -- +goose StatementBegin
 create trigger history_no_delete before delete on history
 begin

@@ -91,9 +91,15 @@ func (r *Request) entity(row *Claim) string {
 	return row.Entity
 }
 
-// NeedsFacts tells whether the decision depends on more than the row: then the caller must read the facts
-// under the entity's lock and decide again.
-func (r *Request) NeedsFacts(row *Claim) bool { return r.entity(row) != "" }
+// NeedsFacts tells whether the decision depends on more than the row, because the claim is free and names an
+// entity: then the caller must read the facts under the entity's lock and decide again.
+func (r *Request) NeedsFacts(row *Claim, now Instant) bool {
+	if r.entity(row) == "" {
+		return false
+	}
+	return row == nil || row.Status == Pending || row.Status == Failed ||
+		row.Status == Processing && row.Kind == Event && now >= row.LeaseUntil
+}
 
 // Decide applies the decision table to one request. row is nil when there is none.
 // The rows of the contract's table stand in the same order below; the first that applies decides.
@@ -111,6 +117,7 @@ func Decide(row *Claim, req *Request, f Facts) (Verdict, error) {
 	}
 	if len(row.PayloadHash) == 0 && len(req.PayloadHash) > 0 {
 		v.Claim.Payload, v.Claim.PayloadHash, v.Changed = req.Payload, req.PayloadHash, true
+		v.PayloadMatches = new(true)
 	}
 	v.standing(row, req, f)
 	return v, nil
@@ -123,6 +130,9 @@ func decideNew(req *Request, f Facts) Verdict {
 		Payload: req.Payload, PayloadHash: req.PayloadHash,
 	}
 	v := Verdict{Claim: c, Changed: true}
+	if len(req.PayloadHash) > 0 {
+		v.PayloadMatches = new(true)
+	}
 	v.open(&c, req, f)
 	return v
 }
@@ -139,16 +149,19 @@ func (r *Request) kindOf() Kind {
 
 // reused refuses a key that already means something else.
 func reused(row *Claim, req *Request, matches *bool) error {
-	kind := req.kindOf()
-	if req.ClaimID != "" && req.Kind == "" {
-		kind = row.Kind
+	kind, basis := req.kindOf(), req.Basis
+	if req.ClaimID != "" {
+		basis = row.Basis
+		if req.Kind == "" {
+			kind = row.Kind
+		}
 	}
 	switch {
 	case req.ClaimID != "" && req.Key.Source != "" && req.Key.Source != row.Key.Source:
 		return &Refusal{InvalidRequest, "claim_id names a claim of another source", nil}
 	case kind != row.Kind:
 		return &Refusal{KeyReused, "this key was claimed as " + string(row.Kind) + ", not as " + string(kind) + ": a key keeps its kind; give another key or step", row}
-	case matches != nil && !*matches && (row.Kind == Effect || req.Basis == BasisStandard):
+	case matches != nil && !*matches && (row.Kind == Effect || basis == BasisStandard):
 		return &Refusal{KeyReused, "this key was claimed with another payload: one key means one thing; give a key that names this one", row}
 	}
 	return nil
@@ -189,8 +202,11 @@ func (v *Verdict) processing(row *Claim, req *Request, f Facts) {
 		v.Decision = InProgress
 		v.RetryAfter = Seconds(row.LeaseUntil.Sub(f.Now))
 	case row.Kind == Effect:
-		ExpireEffect(&v.Claim, f.Now, req.CallerKey)
+		ExpireEffect(&v.Claim, f.Policy, f.Now, req.CallerKey)
 		v.Decision, v.Changed = DecisionUnknown, true
+		if v.Claim.Status == Review {
+			v.Decision = DecisionReview
+		}
 	default:
 		v.open(row, req, f)
 	}

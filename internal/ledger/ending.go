@@ -62,7 +62,9 @@ func End(row *Claim, e *Ending, p Policy, now Instant) (Ended, error) {
 	if e.ByToken && !row.Issued(e.Token) {
 		return Ended{}, ErrNotFound
 	}
-	out := Ended{Claim: *row}
+	current := *row
+	out := Ended{Write: e.Verb != Complete && Settle(&current, p, now, e.CallerKey)}
+	row, out.Claim = &current, current
 	out.keepReference(row, e)
 	switch {
 	case e.Verb == Complete:
@@ -74,7 +76,7 @@ func End(row *Claim, e *Ending, p Policy, now Instant) (Ended, error) {
 	case e.Verb == MarkFailed:
 		out.markFailed(row, e, p, now)
 	default:
-		out.extend(row, e, now)
+		out.extend(row, e, p, now)
 	}
 	return out, nil
 }
@@ -127,7 +129,7 @@ func (out *Ended) markUnknown(row *Claim, e *Ending, now Instant) {
 	c := &out.Claim
 	switch row.Status {
 	case Processing:
-		c.toUnknown(now)
+		c.toUnknown(min(now, row.LeaseUntil))
 		out.move(e, now, Unknown)
 	case Failed:
 		if row.Kind == Event {
@@ -160,7 +162,7 @@ func (out *Ended) markFailed(row *Claim, e *Ending, p Policy, now Instant) {
 		case row.Kind == Event, nothingHappened(row, e, now):
 			out.move(e, now, Failed)
 		default:
-			c.toUnknown(now)
+			c.toUnknown(min(now, row.LeaseUntil))
 			out.move(e, now, Unknown)
 		}
 	case Unknown:
@@ -197,13 +199,13 @@ func nothingHappened(row *Claim, e *Ending, now Instant) bool {
 	return e.NotExecuted || e.ClassNotExecuted && e.Tries == 1
 }
 
-func (out *Ended) extend(row *Claim, e *Ending, now Instant) {
+func (out *Ended) extend(row *Claim, e *Ending, p Policy, now Instant) {
 	c := &out.Claim
 	until := now.Add(time.Duration(e.LeaseSeconds) * time.Second)
 	switch {
 	case row.Status == Processing && e.Token.Look == 0:
 		if row.Kind == Effect && now >= row.LeaseUntil {
-			ExpireEffect(c, now, e.CallerKey)
+			ExpireEffect(c, p, now, e.CallerKey)
 			out.Write = true
 			out.Err = transition(c, e)
 			return
@@ -222,16 +224,20 @@ func (out *Ended) extend(row *Claim, e *Ending, now Instant) {
 	}
 }
 
-// ExpireEffect turns an effect whose lease is over into unknown. The moment is the lease's end, whenever
-// somebody notices, so that no decision depends on how often the sweeper comes by.
-func ExpireEffect(c *Claim, now Instant, by string) {
-	at := c.LeaseUntil
-	c.toUnknown(at)
+// ExpireEffect turns an effect whose lease is over into unknown, or brings it before a person where the
+// provider's window is over as well. The moment is the lease's end, whenever somebody notices, so that no
+// decision depends on how often the sweeper comes by.
+func ExpireEffect(c *Claim, p Policy, now Instant, by string) {
+	to := Unknown
+	if c.windowOver(now, p) {
+		to = Review
+	}
+	c.toUnknown(c.LeaseUntil)
 	c.Last = Transition{
-		At: now, From: c.Status, To: Unknown, Attempt: c.Attempt, Owner: c.Origin.Owner,
+		At: now, From: c.Status, To: to, Attempt: c.Attempt, Owner: c.Origin.Owner,
 		ExecutionID: c.Origin.ExecutionID, Message: "the lease ended without a report", By: by,
 	}
-	c.Status = Unknown
+	c.Status = to
 }
 
 func (c *Claim) toUnknown(since Instant) {

@@ -32,6 +32,9 @@ func Resolve(row *Claim, r *Resolution, p Policy, now Instant) (Ended, error) {
 	if row.ResultID != "" {
 		message = fmt.Sprintf("had result_id %q", row.ResultID)
 	}
+	if row.Status == Processing && row.Kind == Effect {
+		c.toUnknown(row.LeaseUntil) // its lease is over: it was unknown, whether or not somebody had noticed
+	}
 	c.VoidGrant = c.Grant
 	c.endLook()
 	c.DueAt, c.WaitUntil, c.DoneGrant = 0, 0, 0
@@ -81,7 +84,7 @@ func TakeLook(row *Claim, r *LookRequest, p Policy, now Instant) (out Ended, ok 
 	out = Ended{Claim: *row}
 	c := &out.Claim
 	if c.Status == Processing && c.Kind == Effect && now >= c.LeaseUntil {
-		ExpireEffect(c, now, r.CallerKey)
+		ExpireEffect(c, p, now, r.CallerKey)
 		out.Write = true
 	}
 	if Settle(c, p, now, r.CallerKey) {

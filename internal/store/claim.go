@@ -170,7 +170,7 @@ func (s *Store) decide(w *work, r *ledger.Request, paused pauses, now ledger.Ins
 	if row == nil && r.ClaimID != "" {
 		return ledger.Verdict{}, ledger.ErrNotFound
 	}
-	if r.NeedsFacts(row) {
+	if r.NeedsFacts(row, now) {
 		return ledger.Verdict{}, errNeedsFacts
 	}
 	f := s.facts(row, r, now)
@@ -224,8 +224,10 @@ func (s *Store) decideUnderEntity(ctx context.Context, tx *sqlx.Tx, r *ledger.Re
 	}
 	now := s.clock.now()
 	f := s.facts(row, r, now)
-	if f.Entity, err = s.entityFacts(ctx, tx, entityOf(row, r)); err != nil {
-		return v, err
+	if r.NeedsFacts(row, now) {
+		if f.Entity, err = s.entityFacts(ctx, tx, entityOf(row, r)); err != nil {
+			return v, err
+		}
 	}
 	paused, err := s.readPauses(ctx, tx)
 	if err != nil {

@@ -102,6 +102,7 @@ func (s *Store) policyOf(c *ledger.Claim) ledger.Policy {
 type querier interface {
 	sqlx.ExtContext
 	Rebind(query string) string
+	DriverName() string
 }
 
 // inTx runs fn in one writing transaction. An error of fn rolls back; an error of the commit is unknown to
@@ -131,7 +132,7 @@ func ignoreDone(err error) error {
 func (s *Store) translate(err error) error {
 	var refusal *ledger.Refusal
 	switch {
-	case err == nil, errors.As(err, &refusal), errors.Is(err, ledger.ErrNotFound), errors.Is(err, ledger.ErrOverloaded):
+	case err == nil, errors.As(err, &refusal), errors.Is(err, ledger.ErrNotFound), errors.Is(err, ledger.ErrOverloaded), errors.Is(err, errGone):
 		return err
 	}
 	kind := s.dialect.kindOf(err)

@@ -109,8 +109,8 @@ func referenceTaken(err error) bool {
 }
 
 // poolerParameters are what Supabase, Prisma and others put into connection strings for their own clients;
-// PostgreSQL would refuse them as settings.
-var poolerParameters = []string{"pgbouncer", "supa", "connection_limit", "pool_timeout", "pool_mode", "statement_cache_mode", "prepareThreshold"}
+// PostgreSQL would refuse them as settings. The driver refuses most date styles, and no date ever comes as text.
+var poolerParameters = []string{"pgbouncer", "supa", "connection_limit", "pool_timeout", "pool_mode", "statement_cache_mode", "prepareThreshold", "datestyle"}
 
 // openPostgres connects so that it works through a pooler in transaction mode: binary_parameters sends each
 // statement and its arguments in one round trip, without a prepared statement that another client could meet.

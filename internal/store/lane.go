@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"sync"
 
 	"holdfast/internal/ledger"
@@ -54,9 +55,12 @@ func (l *lane[Q, A]) do(ctx context.Context, q Q, size int) (a A, err error) {
 	case <-c.ready:
 		return c.a, c.err
 	case <-ctx.Done():
-		return a, ledger.ErrUnavailable
+		return a, errGone
 	}
 }
+
+// errGone is for a caller that did not wait for its answer.
+var errGone = fmt.Errorf("%w: the caller went away", ledger.ErrUnavailable)
 
 func (l *lane[Q, A]) enter(c *call[Q, A]) error {
 	l.mu.RLock()

@@ -19,7 +19,11 @@ func (s *Store) LeaseUnknown(ctx context.Context, r *ledger.LookRequest) ([]ledg
 	if _, err := s.expireEffects(ctx, r.CallerKey); err != nil {
 		return nil, s.translate(err)
 	}
-	taken, err := s.heldLooks(ctx, r)
+	held, err := s.heldLooks(ctx, r)
+	if err != nil {
+		return nil, s.translate(err)
+	}
+	taken, err := s.takeOf(ctx, r, held, len(held))
 	if err == nil && len(taken) == 0 {
 		taken, err = s.takeLooks(ctx, r)
 	}
@@ -111,45 +115,50 @@ func (s *Store) Sweep(ctx context.Context) (r ledger.SweepReport, err error) {
 	return r, s.translate(err)
 }
 
-// expireEffects turns effects whose leases are over into unknown, however many. Each write repeats the revision
-// that was read: what was completed meanwhile stays completed.
-func (s *Store) expireEffects(ctx context.Context, by string) (total int, err error) {
-	return s.sweep(ctx, `where c.status = 'processing' and c.kind = 'effect' and c.lease_until <= ? order by c.lease_until limit ?`,
-		func() any { return int64(s.clock.now()) },
+// expireEffects settles effects whose leases are over, however many. Each write repeats the revision that was
+// read: what was completed meanwhile stays completed.
+func (s *Store) expireEffects(ctx context.Context, by string) (int, error) {
+	return s.sweep(ctx, "lease_until", `c.status = 'processing' and c.kind = 'effect'`, s.clock.now(),
 		func(c *ledger.Claim, now ledger.Instant) bool {
-			ledger.ExpireEffect(c, now, by)
+			ledger.ExpireEffect(c, s.policyOf(c), now, by)
 			return true
 		})
 }
 
 // reviewOld brings unknown claims whose window is over before a person.
 func (s *Store) reviewOld(ctx context.Context) (int, error) {
-	return s.sweep(ctx, `where c.status = 'unknown' and c.window_from > 0 and c.window_from <= ? order by c.window_from, c.id limit ?`,
-		func() any { return int64(s.clock.now().Add(-s.policy.ShortestWindow())) },
+	return s.sweep(ctx, "window_from", `c.status = 'unknown' and c.window_from > 0`, s.clock.now().Add(-s.policy.ShortestWindow()),
 		func(c *ledger.Claim, now ledger.Instant) bool { return ledger.Settle(c, s.policyOf(c), now, sweeper) })
 }
 
-// sweep applies move to the rows that where selects, page by page, until a page moves nothing more.
-func (s *Store) sweep(ctx context.Context, where string, arg func() any, move func(*ledger.Claim, ledger.Instant) bool) (total int, err error) {
-	for ctx.Err() == nil {
-		rows, err := selectClaims(ctx, s.write, lean, leanSelect+where, arg(), page)
+// sweep applies move to the rows of a condition whose time has come by until, oldest first, page by page.
+func (s *Store) sweep(ctx context.Context, column, condition string, until ledger.Instant, move func(*ledger.Claim, ledger.Instant) bool) (total int, err error) {
+	query := leanSelect + "where " + condition + " and c." + column + " <= ? and (c." + column + ", c.id) > (?, ?) order by c." + column + ", c.id limit ?"
+	var after ledger.Instant
+	var id string
+	for {
+		rows, err := selectClaims(ctx, s.write, lean, query, int64(until), int64(after), id, page)
 		if err != nil || len(rows) == 0 {
 			return total, err
+		}
+		last := rows[len(rows)-1]
+		after, id = last.WindowFrom, last.ID
+		if column == "lease_until" {
+			after = last.LeaseUntil
 		}
 		now := s.clock.now()
 		w := newWork(rows)
 		for i := range rows {
-			after := rows[i]
-			if move(&after, now) {
-				w.put(&rows[i], &after, false)
+			moved := rows[i]
+			if move(&moved, now) {
+				w.put(&rows[i], &moved, false)
 			}
 		}
-		moved, err := s.applyCount(ctx, w)
-		if total += moved; err != nil || moved == 0 || len(rows) < page {
+		n, err := s.applyCount(ctx, w)
+		if total += n; err != nil || len(rows) < page {
 			return total, err
 		}
 	}
-	return total, ctx.Err()
 }
 
 func (s *Store) applyCount(ctx context.Context, w *work) (n int, err error) {

@@ -239,16 +239,33 @@ func (a *arrays) rows(alias string) string {
 	return "select * from unnest(" + strings.Join(a.types, ", ") + ") as " + alias + " (" + strings.Join(a.names, ", ") + ")"
 }
 
-var insertEntry = "insert into history (" + strings.Join(entryColumns, ", ") + ") values (?" + strings.Repeat(", ?", len(entryColumns)-1) +
-	") on conflict (claim_id, entry) do nothing"
+// An entry that is there already stays. SQLite's guard refuses even the attempt to insert it again, and with one
+// writer nothing can come between the question and the insert; PostgreSQL must not look first.
+var (
+	insertEntry       = "insert into history (" + strings.Join(entryColumns, ", ") + ") values (?" + strings.Repeat(", ?", len(entryColumns)-1) + ") on conflict (claim_id, entry) do nothing"
+	insertEntrySQLite = "insert into history (" + strings.Join(entryColumns, ", ") + ") select ?1" + numbered(2, len(entryColumns)) +
+		" where not exists (select 1 from history where claim_id = ?1 and entry = ?2)"
+)
+
+func numbered(from, to int) string {
+	out := ""
+	for i := from; i <= to; i++ {
+		out += fmt.Sprintf(", ?%d", i)
+	}
+	return out
+}
 
 func insertEntries(ctx context.Context, q querier, entries []ledger.HistoryEntry) error {
+	query := insertEntrySQLite
+	if q.DriverName() == postgres.name {
+		query = q.Rebind(insertEntry)
+	}
 	for i := range entries {
-		pointers := entryFields(&entries[i])
-		for j, p := range pointers {
-			pointers[j] = value(p)
+		args := entryFields(&entries[i])
+		for j, p := range args {
+			args[j] = value(p)
 		}
-		if _, err := q.ExecContext(ctx, q.Rebind(insertEntry), pointers...); err != nil {
+		if _, err := q.ExecContext(ctx, query, args...); err != nil {
 			return err
 		}
 	}
