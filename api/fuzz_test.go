@@ -1,0 +1,100 @@
+package api_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// serve hands one request to the handler, without a network, and demands an answer that n8n can read.
+func serve(t *testing.T, w *world, path, body string) *httptest.ResponseRecorder {
+	t.Helper()
+	req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader(body))
+	req.Header.Set("Content-Type", "application/json")
+	rec := httptest.NewRecorder()
+	w.handler.ServeHTTP(rec, req)
+	if rec.Code >= 500 {
+		t.Fatalf("%s: %d: %s", path, rec.Code, rec.Body)
+	}
+	var any any
+	if err := json.Unmarshal(rec.Body.Bytes(), &any); err != nil {
+		t.Fatalf("%s: the answer %d is no JSON: %v: %s", path, rec.Code, err, rec.Body)
+	}
+	if o, ok := any.(obj); ok && rec.Code < 300 {
+		if _, ok := o["error"]; ok {
+			t.Fatalf("%s: a %d has a member error: %s", path, rec.Code, rec.Body)
+		}
+	}
+	return rec
+}
+
+// FuzzClaim: no body brings the service down, and what is granted can be completed.
+func FuzzClaim(f *testing.F) {
+	w := newWorld(f)
+	for _, body := range append([]string{
+		`{"source":"shop","idempotency_key":"k1"}`, `{"source":"shop","idempotency_key":7001,"step":"charge","payload":{"amount":1},"owner":"1:0:0","lease_seconds":60}`,
+		`{"source":"orders","idempotency_key":"ord_7001:paid","payload":{"id":"ord_7001","amount":1200},"lease_seconds":60,"execution_id":"501","owner":"501:0:0"}`,
+		`{"source":"forms","payload":{"name":"Asha","msg":"hi"},"execution_id":"900"}`, `{"source":"shop","idempotency_key":"{{ $json.body.id }}"}`, `{"source":"shop","idempotency_key":"[object Object]"}`,
+		`{"source":"shop","key_template":"order-{order_id}-{hash}","payload":{"order_id":"Q7"}}`, `{"source":"a","idempotency_key":"k1\u00a0"}`, `{"source":"db","payload":{"id":931415926535897932384}}`,
+		`{"source":"s","idempotency_key":"caf\u00e9"}`, `{"source":"s","idempotency_key":"k9","payload":{"a":1,"b":{"x":1,"y":2}}}`, `{"source":"s","idempotency_key":"a","Idempotency_Key":"b"}`,
+		`{"source":"s","idempotency_key":"a","payload":{"amount":1,"amount":1000}}`, `{"source":"s","idempotency_key":"a","paylaod":{}}`, `{"source":"s","idempotency_key":"a","lease_seconds":0.4}`,
+		`{"source":"s","idempotency_key":"a","payload":{"a\u0000":"\ud800"}}`, `{"source":"stripe","payload":{"id":"evt_1","account":"acct_1"}}`, `{"source":"github","payload":{},"headers":{"x-github-delivery":["72d3"]}}`,
+		`{"source":"mpesa-stk","payload":{"Body":{"stkCallback":{"CheckoutRequestID":"ws_CO_1"}}}}`, `{"source":"adyen","payload":{"notificationItems":[]}}`, `{"claim_id":"` + anID + `"}`,
+		`{"source":"s","idempotency_key":"e1","entity":"cus","version":2}`, `{"source":"s","idempotency_key":"e2","entity":"cus","version":"2026-11-30T20:00:00Z","destination":"hubspot"}`,
+		`{"source":"s","idempotency_key":"n","payload":{"n":1e999999999}}`, `{"source":"s","idempotency_key":"n","payload":-0.0}`,
+	}, ugly...) {
+		f.Add(body)
+	}
+	f.Fuzz(func(t *testing.T, body string) {
+		rec := serve(t, w, "/claim", body)
+		var a struct {
+			Decision   string `json:"decision"`
+			Claimed    bool   `json:"claimed"`
+			LeaseToken string `json:"lease_token"`
+		}
+		if rec.Code != http.StatusOK {
+			return
+		}
+		if err := json.Unmarshal(rec.Body.Bytes(), &a); err != nil || a.Claimed != (a.Decision == "proceed") || a.Claimed != (a.LeaseToken != "") {
+			t.Fatalf("a decision that is none: %v: %s", err, rec.Body)
+		}
+		if a.Claimed {
+			if done := serve(t, w, "/complete", `{"lease_token":"`+a.LeaseToken+`"}`); done.Code != http.StatusOK {
+				t.Fatalf("what was granted cannot be completed: %s", done.Body)
+			}
+		}
+	})
+}
+
+// FuzzEndings: no report brings the service down, whatever it says of a live claim. TOKEN in a body stands for its token.
+func FuzzEndings(f *testing.F) {
+	w := newWorld(f)
+	paths := []string{"/complete", "/mark-unknown", "/mark-failed", "/extend", "/reconcile/lease", "/classify"}
+	for i := range paths {
+		for _, body := range append([]string{
+			`{"lease_token":"TOKEN"}`, `{"lease_token":"TOKEN","lease_seconds":60,"reference":"ws_CO_1"}`, `{"lease_token":"TOKEN","result_id":"ch_1","result":{"charge":"ch_1"},"http_status":200}`,
+			`{"lease_token":"TOKEN","result":{"error":"boom"},"force":true}`, `{"lease_token":"TOKEN","result":{"t":"\u0000\ud800"}}`, `{"lease_token":"TOKEN","tries":1,"error":{"message":"connect ECONNREFUSED","httpCode":"ECONNREFUSED"}}`,
+			`{"lease_token":"TOKEN","outcome":"not_executed","retry_after":60}`, `{"lease_token":"TOKEN","retry_after":60}`, `{"lease_token":"TOKEN","error":"x\u0000y","http_status":"503","reference":"r"}`,
+			`{"source":"shop","idempotency_key":"fuzz","step":"pay","result_id":"x"}`, `{"source":"shop","reference":"ws_CO_1"}`, `{"source":"shop","owner":"9:0:0","limit":5,"lease_seconds":30}`,
+		}, ugly...) {
+			f.Add(i, body)
+		}
+	}
+	f.Fuzz(func(t *testing.T, which int, body string) {
+		rec := serve(t, w, "/claim", `{"source":"shop","idempotency_key":"fuzz","step":"pay","owner":"1:0:0"}`)
+		var a struct {
+			ClaimID    string `json:"claim_id"`
+			LeaseToken string `json:"lease_token"`
+		}
+		if err := json.Unmarshal(rec.Body.Bytes(), &a); err != nil || rec.Code != http.StatusOK {
+			t.Fatalf("%d %v %s", rec.Code, err, rec.Body)
+		}
+		path := paths[uint(which)%uint(len(paths))]
+		serve(t, w, path, strings.ReplaceAll(body, "TOKEN", a.LeaseToken))
+		// By hand back to where it can be claimed, unless it is completed for good or held.
+		serve(t, w, "/mark-failed", `{"lease_token":"`+a.LeaseToken+`","outcome":"not_executed"}`)
+		serve(t, w, "/claims/"+a.ClaimID+"/resolve", `{"status":"failed","new_provider_key":true,"authorized_by":"fuzz","reason":"again"}`)
+	})
+}

@@ -1,0 +1,65 @@
+package api
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/labstack/echo/v4"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"holdfast/internal/ledger"
+)
+
+// Metrics counts what happens, for Prometheus. No label ever holds a key, a payload or an id.
+type Metrics struct {
+	claims   *prometheus.CounterVec
+	requests *prometheus.HistogramVec
+	batches  *prometheus.HistogramVec
+	errors   *prometheus.CounterVec
+	overdue  prometheus.Gauge
+	swept    *prometheus.CounterVec
+	handler  echo.HandlerFunc
+}
+
+// NewMetrics makes metrics with a registry of their own.
+func NewMetrics() *Metrics {
+	m := &Metrics{
+		claims:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "holdfast_claims_total", Help: "Answers of /claim by decision."}, []string{"decision"}),
+		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "holdfast_request_seconds", Help: "Time to answer by route and status.", Buckets: prometheus.ExponentialBuckets(0.0005, 2, 15)}, []string{"method", "route", "status"}),
+		batches:  prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "holdfast_batch_size", Help: "Calls that shared one transaction.", Buckets: prometheus.ExponentialBuckets(1, 2, 9)}, []string{"lane"}),
+		errors:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "holdfast_database_errors_total", Help: "Errors of the database by kind."}, []string{"kind"}),
+		overdue:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "holdfast_leases_overdue", Help: "Leases past their end that still stand, as of the last sweep."}),
+		swept:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "holdfast_swept_total", Help: "Claims that a sweep moved, by the status they got."}, []string{"status"}),
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(m.claims, m.requests, m.batches, m.errors, m.overdue, m.swept,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.handler = echo.WrapHandler(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	return m
+}
+
+func (m *Metrics) decided(d ledger.Decision) { m.claims.WithLabelValues(string(d)).Inc() }
+
+func (m *Metrics) request(method, route string, status int, took time.Duration) {
+	if route == "" {
+		method, route = "other", "none" // what nobody serves must not make labels
+	}
+	m.requests.WithLabelValues(method, route, strconv.Itoa(status)).Observe(took.Seconds())
+}
+
+// Batch notes how many calls shared one transaction.
+func (m *Metrics) Batch(lane string, size int) {
+	m.batches.WithLabelValues(lane).Observe(float64(size))
+}
+
+// DatabaseError counts an error of the database.
+func (m *Metrics) DatabaseError(kind string) { m.errors.WithLabelValues(kind).Inc() }
+
+// Swept notes what a sweep did and found.
+func (m *Metrics) Swept(r ledger.SweepReport) {
+	m.swept.WithLabelValues(string(ledger.Unknown)).Add(float64(r.Expired))
+	m.swept.WithLabelValues(string(ledger.Review)).Add(float64(r.Reviewed))
+	m.overdue.Set(float64(r.Overdue))
+}

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"holdfast/api"
+	"holdfast/internal/config"
+	"holdfast/internal/inbox"
+	"holdfast/internal/ledger"
+	"holdfast/internal/store"
+	"holdfast/internal/worker"
+)
+
+// Main is the program: everything wired, listening, and not yet serving. Close takes it apart again.
+type Main struct {
+	Addr string // where it listens, with the real port
+
+	log      *slog.Logger
+	store    *store.Store
+	server   *http.Server
+	listener net.Listener
+	sweeper  *worker.Loop
+}
+
+// stopTime is how long calls under way may take to finish when the program stops.
+const stopTime = 7 * time.Second
+
+// closeTime is how long the database may then take.
+const closeTime = 2 * time.Second
+
+// Start opens the database, brings its schema up to date, and listens. Nothing is served before Run.
+func Start(ctx context.Context, cfg *config.Config, logs io.Writer) (*Main, error) {
+	log := newLog(cfg, logs)
+	for _, name := range config.Unknown() {
+		log.Warn("nobody reads this variable: is it misspelt?", "variable", name)
+	}
+	rules, err := keyRules(cfg.File)
+	if err != nil {
+		return nil, err
+	}
+	metrics := api.NewMetrics()
+	db, err := store.Open(ctx, cfg.DatabaseURL, store.Options{
+		Log:      log,
+		Policies: policies(cfg.File),
+		Observer: store.Observer{Batch: metrics.Batch, DatabaseError: metrics.DatabaseError},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("HOLDFAST_DATABASE_URL: %w", err)
+	}
+	steps, err := db.Migrate(ctx)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("the database's schema: %w", err), db.Close())
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Addr)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("HOLDFAST_ADDR: %w", err), db.Close())
+	}
+	handler := api.New(api.Options{Store: db, Keys: keys(cfg), Sources: rules, Log: log, Metrics: metrics, MaxBody: int64(cfg.MaxBody)})
+	m := &Main{
+		Addr: listener.Addr().String(), log: log, store: db, listener: listener,
+		server: &http.Server{
+			Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 2 * time.Minute,
+			IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		},
+		sweeper: &worker.Loop{Name: "sweeper", Interval: cfg.SweepInterval, Pass: worker.Sweep(db, log, metrics.Swept), Log: log},
+	}
+	log.Info("ready", "version", version, "config", cfg, "listening", m.Addr, "migrations_applied", steps)
+	return m, nil
+}
+
+func newLog(cfg *config.Config, w io.Writer) *slog.Logger {
+	options := &slog.HandlerOptions{Level: cfg.LogLevel}
+	if cfg.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}
+
+func keys(cfg *config.Config) []api.Key {
+	out := make([]api.Key, len(cfg.APIKeys))
+	for i, k := range cfg.APIKeys {
+		out[i] = api.Key{Name: k.Name, Role: k.Role, Secret: k.Secret}
+	}
+	return out
+}
+
+// policies takes the times of sources and destinations from the file.
+func policies(f *config.File) ledger.Policies {
+	p := ledger.Policies{Sources: map[string]ledger.Policy{}, Destinations: map[string]ledger.Policy{}}
+	for name, s := range f.Sources {
+		p.Sources[name] = policy(s.Times)
+	}
+	for name, d := range f.Destinations {
+		p.Destinations[name] = policy(d.Times)
+	}
+	return p
+}
+
+func policy(t config.Times) ledger.Policy {
+	p := ledger.DefaultPolicy
+	for _, pair := range []struct {
+		given *config.Duration
+		to    *time.Duration
+	}{{t.Window, &p.Window}, {t.AskAfter, &p.AskAfter}, {t.NotFoundAfter, &p.NotFoundAfter}} {
+		if pair.given != nil {
+			*pair.to = time.Duration(*pair.given)
+		}
+	}
+	return p
+}
+
+// keyRules says how the keys of configured sources are found.
+func keyRules(f *config.File) (map[string]api.KeyRule, error) {
+	rules := map[string]api.KeyRule{}
+	for name, s := range f.Sources {
+		wrong := func(what string) error {
+			return fmt.Errorf("HOLDFAST_CONFIG: sources.%s.%s", name, what)
+		}
+		provider := s.Provider
+		if provider == "" {
+			provider = name
+		}
+		profile, known := inbox.Find(provider)
+		switch {
+		case !known && s.Provider != "" && s.Provider != "hmac" && s.Provider != "none":
+			return nil, wrong("provider: there is no provider of this name")
+		case known && s.Key != "":
+			return nil, wrong("key: the provider's profile finds the key; use provider: none to find it yourself")
+		case s.Key != "" && !strings.HasPrefix(s.Key, "body.") && !strings.HasPrefix(s.Key, "headers."):
+			return nil, wrong("key: must be body.PATH or headers.NAME")
+		}
+		rules[name] = api.KeyRule{Profile: profile, KeyPath: s.Key}
+	}
+	return rules, nil
+}
+
+// Run serves until ctx ends, then stops in one visible order.
+func (m *Main) Run(ctx context.Context) error {
+	m.sweeper.Start()
+	failed := make(chan error, 1)
+	go func() { failed <- m.server.Serve(m.listener) }()
+	select {
+	case err := <-failed:
+		return errors.Join(err, m.Close())
+	case <-ctx.Done():
+		return m.Close()
+	}
+}
+
+// Close stops accepting, lets calls under way finish, stops the workers and closes the database.
+func (m *Main) Close() error {
+	m.log.Info("stopping")
+	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
+	defer cancel()
+	err := m.server.Shutdown(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		m.log.Warn("calls under way took too long and were cut off")
+		err = m.server.Close()
+	}
+	err = errors.Join(err, m.closeStore())
+	m.log.Info("stopped", "cause", err)
+	return err
+}
+
+// closeStore flushes what is under way. A database that does not answer must not keep the program from ending:
+// what it has not confirmed was not acknowledged to anybody.
+func (m *Main) closeStore() error {
+	closed := make(chan error, 1)
+	go func() {
+		m.sweeper.Stop()
+		closed <- m.store.Close()
+	}()
+	select {
+	case err := <-closed:
+		return err
+	case <-time.After(closeTime):
+		return errors.New("the database did not answer while the program stopped")
+	}
+}
+
+// openConfigured opens the configured database for a command.
+func openConfigured(ctx context.Context) (*store.Store, error) {
+	cfg, err := config.Load()
+	if err != nil {
+		return nil, err
+	}
+	db, err := store.Open(ctx, cfg.DatabaseURL, store.Options{Log: newLog(cfg, os.Stderr)})
+	if err != nil {
+		return nil, fmt.Errorf("HOLDFAST_DATABASE_URL: %w", err)
+	}
+	return db, nil
+}
