@@ -1,0 +1,113 @@
+package templates
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"strings"
+	"testing"
+)
+
+func TestTemplates(t *testing.T) {
+	t.Parallel()
+	all, err := All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) == 0 {
+		t.Fatal("no templates are embedded")
+	}
+	// n8n refuses a path that another published workflow has, and an import replaces a workflow with the same id.
+	owner := map[string]string{}
+	for _, tmpl := range all {
+		for _, problem := range lint(tmpl.JSON) {
+			t.Errorf("%s: %s", tmpl.Name, problem)
+		}
+		var wf workflow
+		if err := json.Unmarshal(tmpl.JSON, &wf); err != nil {
+			t.Fatalf("%s: %v", tmpl.Name, err)
+		}
+		shared := []string{"id " + wf.ID}
+		for _, n := range wf.Nodes {
+			if n.Type == "n8n-nodes-base.webhook" {
+				var p parameters
+				if err := json.Unmarshal(n.Parameters, &p); err != nil {
+					t.Fatalf("%s: %v", tmpl.Name, err)
+				}
+				shared = append(shared, "webhook path "+p.Path, "webhook id "+n.WebhookID)
+			}
+		}
+		for _, thing := range shared {
+			if other, taken := owner[thing]; taken {
+				t.Errorf("%s and %s share the %s", other, tmpl.Name, thing)
+			}
+			owner[thing] = tmpl.Name
+		}
+		if tmpl.Title == "" || !strings.HasPrefix(tmpl.Title, "Holdfast: ") {
+			t.Errorf("%s: its title %q does not begin with Holdfast", tmpl.Name, tmpl.Title)
+		}
+	}
+}
+
+func TestReadUnknown(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"", "no-such-template", "../n8n-templates/webhook-idempotency-gate", "webhook-idempotency-gate.json"} {
+		if _, err := Read(name); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("Read(%q): %v, want fs.ErrNotExist", name, err)
+		}
+	}
+}
+
+// TestLintNotices makes the mistakes that the lint is there for. Each replaces
+// text of a good template, so a rule that no longer bites is found here.
+func TestLintNotices(t *testing.T) {
+	t.Parallel()
+	good, err := Read("webhook-idempotency-gate")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct{ old, new, want string }{
+		"broken":             {`"nodes": [`, `"nodes": `, "does not parse"},
+		"no id":              {`"id": "holdfastGate"`, `"id": ""`, "needs a name and an id"},
+		"instance data":      {`"connections": {`, `"pinData": {}, "connections": {`, `"pinData" belongs to one n8n`},
+		"saved progress":     {`"saveExecutionProgress": false`, `"saveExecutionProgress": true`, "saveExecutionProgress must be off"},
+		"old order":          {`"executionOrder": "v1"`, `"executionOrder": "v0"`, "executionOrder must be v1"},
+		"foreign address":    {`http://holdfast:8088`, `http://10.1.2.3:8088`, "neither Holdfast's nor an example"},
+		"secret":             {`Nothing was done:`, `Bearer abcdefgh12345`, "looks like a secret"},
+		"never error":        {`"timeout": 10000`, `"timeout": 10000, "neverError": true`, "neverError turns"},
+		"same name":          {`"name": "Answer 200: done"`, `"name": "Settings"`, "used twice"},
+		"same id":            {`"id": "settings"`, `"id": "event"`, "used twice"},
+		"lost connection":    {`"node": "Settings"`, `"node": "Setings"`, "which is no node"},
+		"no webhook id":      {`"webhookId": "holdfast-gate"`, `"webhookId": ""`, "needs a webhookId"},
+		"open switch":        {`"fallbackOutput": "extra"`, `"fallbackOutput": "none"`, "no fallback output"},
+		"word only":          {`"={{ $json.lease_token }}"`, `"={{ $json.claimed }}"`, "without asking for the lease_token"},
+		"goes on":            {`"onError": "continueErrorOutput"`, `"onError": "continueRegularOutput"`, "goes on after an error"},
+		"always output":      {`"onError": "continueErrorOutput"`, `"onError": "continueErrorOutput", "alwaysOutputData": true`, "a success of each error"},
+		"community node":     {`n8n-nodes-base.set`, `n8n-nodes-other.set`, "not one of n8n's own"},
+		"wrong route":        {`}}/complete`, `}}/completed`, "no call of the contract"},
+		"two addresses":      {callPrefix + "/claim", `={{ $json.address }}/claim`, "by another address"},
+		"no retry":           {`"retryOnFail": true`, `"retryOnFail": false`, "a lost answer is lost"},
+		"no timeout":         {`"timeout": 10000`, `"timeout": 300000`, "needs a timeout"},
+		"any credential":     {`{"id": null, "name": "Holdfast"}`, `{"name": "Holdfast"}`, "its id there and null"},
+		"someone's id":       {`{"id": null, "name": "Holdfast"}`, `{"id": "Ab1", "name": "Holdfast"}`, "its id there and null"},
+		"body as text":       {`={{ JSON.stringify({ source`, `={ {{ JSON.stringify({ source`, "the body must be written"},
+		"key per run":        {`key_template: $json.key_template`, `key_template: $execution.id`, "differs for each run"},
+		"key per run, set":   {`"name": "key_template", "value": ""`, `"name": "key_template", "value": "={{ $now }}"`, "differs for each run"},
+		"no owner":           {`owner: $execution`, `asker: $execution`, "the body has no owner"},
+		"no lease token":     {`lease_token: $(`, `token: $(`, "the body has no lease_token"},
+		"notes gone":         {`n8n-nodes-base.stickyNote`, `n8n-nodes-base.noOp`, "no sticky note"},
+		"nothing leads here": {`"node": "Stop, so that this run shows as failed"`, `"node": "Settings"`, "nothing leads to it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			changed := strings.ReplaceAll(string(good.JSON), tc.old, tc.new)
+			if changed == string(good.JSON) {
+				t.Fatalf("the template has no %s", tc.old)
+			}
+			problems := strings.Join(lint([]byte(changed)), "\n")
+			if !strings.Contains(problems, tc.want) {
+				t.Errorf("lint says %q, want %q", problems, tc.want)
+			}
+		})
+	}
+}
