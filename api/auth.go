@@ -3,10 +3,10 @@ package api
 import (
 	"crypto/sha256"
 	"crypto/subtle"
+	"log/slog"
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 )
 
@@ -87,7 +87,7 @@ func (s *server) identify(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		id := c.Request().Header.Get(echo.HeaderXRequestID)
 		if !plainID(id) {
-			id = uuid.NewString()
+			id = newID()
 		}
 		c.Set(requestID, id)
 		h := c.Response().Header()
@@ -116,12 +116,16 @@ func (s *server) observe(next echo.HandlerFunc) echo.HandlerFunc {
 		}
 		took, status := time.Since(begin), c.Response().Status
 		s.Metrics.request(c.Request().Method, c.Path(), status, took)
-		log := s.Log.Debug
+		level := slog.LevelDebug
 		if status >= 400 {
-			log = s.Log.Info
+			level = slog.LevelInfo
+		}
+		if !s.Log.Enabled(c.Request().Context(), level) {
+			return nil
 		}
 		key, _ := c.Get(keyName).(Key)
-		log("request", "request_id", c.Get(requestID), "method", c.Request().Method, "route", c.Path(), "status", status, "took", took, "key", key.Name)
+		s.Log.LogAttrs(c.Request().Context(), level, "request", slog.Any("request_id", c.Get(requestID)), slog.String("method", c.Request().Method),
+			slog.String("route", c.Path()), slog.Int("status", status), slog.Duration("took", took), slog.String("key", key.Name))
 		return nil
 	}
 }

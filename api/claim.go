@@ -229,13 +229,18 @@ func absent(v jsontext.Value) bool { return len(v) == 0 || v.Kind() == 'n' }
 
 // fresh makes the random values of a new claim: its id, the secret of its tokens, and the key for its provider.
 func fresh() ledger.Fresh {
-	id, err := uuid.NewV7()
-	if err != nil {
-		id = uuid.New() // no source of random numbers fails on a running Linux; an id is needed all the same
-	}
 	secret := make([]byte, ledger.SecretBytes)
 	_, _ = rand.Read(secret) // never fails: it ends the process rather than return too little
-	return ledger.Fresh{ID: id.String(), Secret: secret, ProviderKey: newProviderKey()}
+	return ledger.Fresh{ID: newID(), Secret: secret, ProviderKey: newProviderKey()}
+}
+
+// newID is a UUIDv7, or one without a time in it should the source of random numbers fail once.
+func newID() string {
+	id, err := uuid.NewV7()
+	if err != nil {
+		id = uuid.New()
+	}
+	return id.String()
 }
 
 // newProviderKey is 29 characters of a-z, 2-7 and the underscore, which every provider takes.

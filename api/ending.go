@@ -101,7 +101,9 @@ func (s *server) complete(c call, req *completeRequest) (*endingAnswer, error) {
 
 // address finds what the receipt is for.
 func (r *completeRequest) address(e *ledger.Ending) error {
-	byKey, byReference := r.IdempotencyKey != nil, r.Reference != ""
+	// A null key is none where something else names the claim, and a missing one where nothing does.
+	byReference := r.Reference != ""
+	byKey := !absent(r.IdempotencyKey) || r.IdempotencyKey != nil && r.LeaseToken == "" && !byReference
 	switch {
 	case r.LeaseToken != "" && (byKey || byReference || r.Source != ""):
 		return badField("lease_token", "names the claim by itself: leave out source, idempotency_key and reference")

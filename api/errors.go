@@ -119,7 +119,10 @@ func (s *server) answerError(err error, c echo.Context) {
 		c.Response().Header().Set("WWW-Authenticate", "Bearer")
 	}
 	if err := answer(c, p.Status, &p); err != nil {
-		s.Log.Warn("the answer was not written", "request_id", p.RequestID, "cause", err)
+		s.Log.Error("the answer was not written", "request_id", p.RequestID, "cause", err)
+		if !c.Response().Committed {
+			_ = c.JSONBlob(http.StatusInternalServerError, []byte(`{"status":500,"code":"internal","message":"something went wrong inside","details":{},"request_id":"`+p.RequestID+`"}`))
+		}
 	}
 }
 

@@ -43,7 +43,7 @@ func (s *server) anyBody(c echo.Context) ([]byte, error) {
 	}
 	var buf bytes.Buffer
 	if r.ContentLength > 0 {
-		buf.Grow(int(r.ContentLength) + bytes.MinRead)
+		buf.Grow(int(min(r.ContentLength, maxPromised)) + bytes.MinRead)
 	}
 	if _, err := buf.ReadFrom(http.MaxBytesReader(c.Response(), r.Body, s.MaxBody)); err != nil {
 		var large *http.MaxBytesError
@@ -55,12 +55,15 @@ func (s *server) anyBody(c echo.Context) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
+// maxPromised is how much room a request gets on its word alone, before its bytes arrive.
+const maxPromised = 64 << 10
+
 func tooLarge(limit int64) error {
 	return newProblem("too_large", "the body is larger than "+strconv.FormatInt(limit, 10)+" bytes (HOLDFAST_MAX_BODY)")
 }
 
 func jsonOnly(r *http.Request) error {
-	if r.Header.Get("Content-Encoding") != "" {
+	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
 		return newProblem("unsupported_media_type", "send the body without Content-Encoding")
 	}
 	header := r.Header.Get("Content-Type")

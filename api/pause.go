@@ -49,17 +49,9 @@ func (s *server) setPause(c call, req *pauseRequest) (*pauseView, error) {
 		}
 		p.Until = ledger.At(t)
 	}
-	if err := s.Store.SetPause(c, p); err != nil {
-		return nil, err
-	}
-	pauses, err := s.Store.Pauses(c)
+	p, err := s.Store.SetPause(c, p)
 	if err != nil {
 		return nil, err
-	}
-	for _, set := range pauses {
-		if set.Scope == p.Scope {
-			p = set
-		}
 	}
 	out := viewPause(p)
 	return &out, nil

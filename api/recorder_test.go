@@ -150,7 +150,7 @@ func checkRequest(tb testing.TB, input *openapi3filter.RequestValidationInput, b
 }
 
 // insides are words that would show the caller how the service is built.
-var insides = []string{"goroutine ", ".go:", "sqlite", "SQLITE", "pq:", "sql:", "panic", "postgres", "constraint", "/root/", "/tmp/", "holdfast/internal", "jsontext", "runtime error"}
+var insides = []string{"goroutine ", ".go:", "sqlite", "SQLITE", "pq:", "sql:", "panic", "postgres", "constraint", "/home/", "/tmp/", "holdfast/internal", "jsontext", "runtime error"}
 
 // checkError demands the shape of errors.
 func checkError(tb testing.TB, req *http.Request, a answer) {

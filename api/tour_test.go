@@ -89,6 +89,17 @@ func TestPause(t *testing.T) {
 	})
 }
 
+// A pause that is over before it begins is refused, or answered with the time at which it was set.
+func TestPauseOfThePast(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a := w.send(t, "PUT", "/pauses/all", `{"authorized_by":"asha","reason":"maintenance","until":"2020-01-01T00:00:00Z"}`)
+	if a.status != 400 {
+		a.ok(t).has(t, obj{"since": "2026-11-30T20:00:00Z", "until": "2020-01-01T00:00:00Z"})
+	}
+	w.decides(t, "proceed", key("order-1"))
+}
+
 func TestPauseIsRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -19,18 +19,19 @@ import (
 // Prefix stands before every variable.
 const Prefix = "HOLDFAST"
 
-// Config is the whole configuration. The tags are the table of variables: name, default.
+// Config is the whole configuration. The tags are the table of variables: name, default. The names are written
+// whole, since the library would else also take a neighbour's API_KEYS.
 type Config struct {
-	Addr          string        `envconfig:"ADDR" default:"127.0.0.1:8088"`
-	DatabaseURL   string        `envconfig:"DATABASE_URL" default:"sqlite://data/holdfast.db"`
-	APIKeys       Keys          `envconfig:"API_KEYS"`
-	ConfigPath    string        `envconfig:"CONFIG"`
-	PublicURL     string        `envconfig:"PUBLIC_URL"`
-	IngestURL     string        `envconfig:"INGEST_URL"`
-	LogFormat     string        `envconfig:"LOG_FORMAT" default:"text"`
-	LogLevel      slog.Level    `envconfig:"LOG_LEVEL" default:"info"`
-	MaxBody       Size          `envconfig:"MAX_BODY" default:"16MiB"`
-	SweepInterval time.Duration `envconfig:"SWEEP_INTERVAL" default:"5s"`
+	Addr          string        `envconfig:"HOLDFAST_ADDR" default:"127.0.0.1:8088"`
+	DatabaseURL   string        `envconfig:"HOLDFAST_DATABASE_URL" default:"sqlite://data/holdfast.db"`
+	APIKeys       Keys          `envconfig:"HOLDFAST_API_KEYS"`
+	ConfigPath    string        `envconfig:"HOLDFAST_CONFIG"`
+	PublicURL     string        `envconfig:"HOLDFAST_PUBLIC_URL"`
+	IngestURL     string        `envconfig:"HOLDFAST_INGEST_URL"`
+	LogFormat     string        `envconfig:"HOLDFAST_LOG_FORMAT" default:"text"`
+	LogLevel      slog.Level    `envconfig:"HOLDFAST_LOG_LEVEL" default:"info"`
+	MaxBody       Size          `envconfig:"HOLDFAST_MAX_BODY" default:"16MiB"`
+	SweepInterval time.Duration `envconfig:"HOLDFAST_SWEEP_INTERVAL" default:"5s"`
 
 	File *File `ignored:"true"`
 }
@@ -38,7 +39,7 @@ type Config struct {
 // Load reads and checks the environment.
 func Load() (*Config, error) {
 	c := new(Config)
-	if err := envconfig.Process(Prefix, c); err != nil {
+	if err := envconfig.Process("", c); err != nil {
 		var parse *envconfig.ParseError
 		if errors.As(err, &parse) {
 			// The library's own message repeats the value, which may be a secret.
@@ -88,9 +89,9 @@ func (c *Config) check() error {
 	if u, err := url.Parse(c.DatabaseURL); !strings.HasPrefix(c.DatabaseURL, "sqlite://") && (err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql") {
 		return errors.New("HOLDFAST_DATABASE_URL: must be sqlite://PATH or postgres://user:password@host/database")
 	}
-	for name, address := range map[string]string{"PUBLIC_URL": c.PublicURL, "INGEST_URL": c.IngestURL} {
-		if u, err := url.Parse(address); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			return errors.New("HOLDFAST_" + name + ": must be an http:// or https:// address")
+	for _, v := range []struct{ name, address string }{{"PUBLIC_URL", c.PublicURL}, {"INGEST_URL", c.IngestURL}} {
+		if u, err := url.Parse(v.address); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return errors.New("HOLDFAST_" + v.name + ": must be an http:// or https:// address")
 		}
 	}
 	switch {

@@ -25,8 +25,9 @@ type Store interface {
 	// Sweep settles what time alone has decided: ended leases of effects, windows that are over.
 	Sweep(ctx context.Context) (SweepReport, error)
 
-	// SetPause stops a scope; the newest word for a scope stands. ClearPause lets it go on.
-	SetPause(ctx context.Context, p Pause) error
+	// SetPause stops a scope and returns the pause as it stands; the newest word for a scope counts. ClearPause
+	// lets it go on.
+	SetPause(ctx context.Context, p Pause) (Pause, error)
 	ClearPause(ctx context.Context, scope, by string) (bool, error)
 	Pauses(ctx context.Context) ([]Pause, error)
 

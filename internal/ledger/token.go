@@ -35,7 +35,8 @@ func ParseToken(s string) (Token, bool) {
 	if len(s) != len(tokenPrefix)+tokenText.EncodedLen(tokenBytes) || s[:len(tokenPrefix)] != tokenPrefix {
 		return Token{}, false
 	}
-	if _, err := tokenText.Decode(b[:], []byte(s[len(tokenPrefix):])); err != nil {
+	// The decoder passes over line breaks, so that fewer bytes come out: one token must have one spelling.
+	if n, err := tokenText.Decode(b[:], []byte(s[len(tokenPrefix):])); err != nil || n != tokenBytes {
 		return Token{}, false
 	}
 	t := Token{

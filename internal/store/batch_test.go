@@ -63,27 +63,39 @@ func newGate(t *testing.T, url string) *gate {
 		}
 		<-g.pass
 	}}})
+	g.claims.leaders, g.endings.leaders = 1, 1 // a second batch beside the first would take some of the calls
 	return g
 }
 
-// batch makes the calls that fill starts arrive as one batch, in order, and opens the gate. occupy starts a call
-// of the same lane that is nothing to the test.
+func (l *lane[Q, A]) queued() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.waiting)
+}
+
+// batch makes calls arrive as one batch, in order, and opens the gate. occupy makes a call of the same lane that
+// is nothing to the test; queued counts those that wait.
 func (g *gate) batch(occupy func(), queued func() int, calls ...func()) (size int) {
 	g.Helper()
-	for range g.dialect.writers {
-		go occupy()
-		<-g.waiting
-	}
+	go occupy()
+	<-g.waiting
 	for i, call := range calls {
 		go call()
 		for queued() <= i {
 			runtime.Gosched()
 		}
 	}
-	g.pass <- struct{}{} // one worker goes on, and gathers them all
+	g.pass <- struct{}{} // the first batch goes on; the next one is all that came meanwhile
 	size = <-g.waiting
 	close(g.pass)
 	return size
+}
+
+// queued counts the calls that wait in a lane.
+func queued[Q, A any](l *lane[Q, A]) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.waiting)
 }
 
 func plain(t *testing.T, key string) *ledger.Request {
@@ -117,7 +129,7 @@ func (g *gate) claimBatch(requests ...*ledger.Request) (out []claimed, size int)
 			done <- struct{}{}
 		}
 	}
-	size = g.batch(func() { _, _ = g.Claim(g.Context(), plain(g.T, rand.Text())) }, func() int { return len(g.Store.claims.calls) }, calls...)
+	size = g.batch(func() { _, _ = g.Claim(g.Context(), plain(g.T, rand.Text())) }, func() int { return queued(g.claims) }, calls...)
 	for range calls {
 		<-done
 	}
@@ -141,7 +153,7 @@ func (g *gate) endBatch(endings ...*ledger.Ending) (out []reported, size int) {
 		}
 	}
 	none := &ledger.Ending{Verb: ledger.Complete, Key: ledger.Key{Source: "none", IdempotencyKey: "none"}}
-	size = g.batch(func() { _, _ = g.End(g.Context(), none) }, func() int { return len(g.endings.calls) }, calls...)
+	size = g.batch(func() { _, _ = g.End(g.Context(), none) }, func() int { return queued(g.endings) }, calls...)
 	for range calls {
 		<-done
 	}

@@ -24,6 +24,8 @@ type Options struct {
 	Observer Observer
 	// Now replaces the database's clock in tests.
 	Now func() time.Time
+	// Wall is this machine's clock, which tests set wrong or let jump; nil: the real one. Only SQLite goes by it.
+	Wall func() time.Time
 }
 
 // Observer is told what happens inside, for metrics. Nil functions are not called.
@@ -65,12 +67,12 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.clock = newClock(s.dialect, s.write, o.Now)
+	s.clock = newClock(s.dialect, s.write, o)
 	if err := s.clock.measure(ctx); err != nil {
 		return nil, errors.Join(s.translate(err), s.closeDB())
 	}
-	s.claims = newLane("claim", s.dialect.writers, s.observe.Batch, s.runClaims)
-	s.endings = newLane("ending", s.dialect.writers, s.observe.Batch, s.runEndings)
+	s.claims = newLane("claim", s.dialect.batches, s.observe.Batch, s.runClaims)
+	s.endings = newLane("ending", s.dialect.batches, s.observe.Batch, s.runEndings)
 	return s, nil
 }
 

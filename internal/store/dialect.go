@@ -22,7 +22,7 @@ import (
 type dialect struct {
 	name      string // of the migrations' suffix too
 	forUpdate string
-	writers   int // batches under way at once
+	batches   int // under way at once in a lane
 	kindOf    func(error) errorKind
 	// lockMigrations keeps replicas that start together apart, for the length of a transaction.
 	lockMigrations string
@@ -41,14 +41,14 @@ const (
 var postgres = dialect{
 	name:      "postgres",
 	forUpdate: " for update",
-	writers:   2,
+	batches:   2,
 	kindOf:    postgresKind,
 	// A transaction's lock, never a session's: a pooler would leave that one on a connection of somebody else.
 	lockMigrations: `select pg_advisory_xact_lock(5064195174101001025)`,
 	now:            `select cast(extract(epoch from clock_timestamp()) * 1000000 as bigint)`,
 }
 
-var sqliteDialect = dialect{name: "sqlite", writers: 1, kindOf: sqliteKind}
+var sqliteDialect = dialect{name: "sqlite", batches: 1, kindOf: sqliteKind}
 
 func postgresKind(err error) errorKind {
 	var pe *pq.Error

@@ -110,13 +110,14 @@ func TestOpenRefuses(t *testing.T) {
 func TestPostgresAddresses(t *testing.T) {
 	t.Parallel()
 	for name, more := range map[string]string{
-		"Supabase":  "&pgbouncer=true&supa=base-pooler.x&connection_limit=1&pool_timeout=10",
-		"modes":     "&pool_mode=transaction&statement_cache_mode=describe&prepareThreshold=0",
-		"ours":      "&binary_parameters=no&connect_timeout=3",
-		"east":      "&timezone=Pacific%2FKiritimati",
-		"west":      "&timezone=America%2FNew_York",
-		"quarter":   "&timezone=Asia%2FKathmandu",
-		"datestyle": "&datestyle=SQL%2C+DMY&intervalstyle=iso_8601&extra_float_digits=0&bytea_output=escape",
+		"Supabase": "&pgbouncer=true&supa=base-pooler.x&connection_limit=1&pool_timeout=10",
+		"modes":    "&pool_mode=transaction&statement_cache_mode=describe&prepareThreshold=0",
+		"ours":     "&binary_parameters=no&connect_timeout=3",
+		"east":     "&timezone=Pacific%2FKiritimati",
+		"west":     "&timezone=America%2FNew_York",
+		"quarter":  "&timezone=Asia%2FKathmandu",
+		"dates":    "&datestyle=SQL%2C+DMY",
+		"escape":   "&bytea_output=escape&extra_float_digits=0&intervalstyle=iso_8601",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -140,7 +141,7 @@ func TestPostgresAddresses(t *testing.T) {
 	}
 }
 
-// TestNothingReachable: a database that goes away is ErrUnavailable, never a decision.
+// TestGoneAway: a database that goes away is ErrUnavailable, never a decision.
 func TestGoneAway(t *testing.T) {
 	t.Parallel()
 	s := openMigrated(t, pgtest.Schema(t), Options{})

@@ -69,18 +69,23 @@ func (s *Store) Pauses(ctx context.Context) ([]ledger.Pause, error) {
 }
 
 // SetPause is part of ledger.Store. Sent again with the same words it changes nothing.
-func (s *Store) SetPause(ctx context.Context, p ledger.Pause) error {
-	return s.translate(s.inTx(ctx, func(tx *sqlx.Tx) error {
+func (s *Store) SetPause(ctx context.Context, p ledger.Pause) (ledger.Pause, error) {
+	err := s.inTx(ctx, func(tx *sqlx.Tx) error {
 		now := s.clock.now()
 		n, err := affected(tx.ExecContext(ctx, tx.Rebind(`insert into pauses (scope, authorized_by, reason, since, until) values (?, ?, ?, ?, ?)
 			on conflict (scope) do update set authorized_by = excluded.authorized_by, reason = excluded.reason, since = excluded.since, until = excluded.until
 			where pauses.authorized_by <> excluded.authorized_by or pauses.reason <> excluded.reason or pauses.until <> excluded.until`),
 			p.Scope, p.AuthorizedBy, p.Reason, int64(now), int64(p.Until)))
-		if err != nil || n == 0 {
+		if err != nil {
+			return err
+		}
+		all, err := s.readPauses(ctx, tx)
+		if p = all[p.Scope]; err != nil || n == 0 {
 			return err
 		}
 		return s.act(ctx, tx, now, "paused "+p.Scope, p.AuthorizedBy, p.Reason)
-	}))
+	})
+	return p, s.translate(err)
 }
 
 // ClearPause is part of ledger.Store. It tells whether there was a pause.

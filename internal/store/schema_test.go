@@ -14,7 +14,7 @@ import (
 // TestSchemasAgree: both databases have the same tables with the same columns, and people read the same views.
 func TestSchemasAgree(t *testing.T) {
 	t.Parallel()
-	lite := schemaOf(t, sqliteFile(t), "sqlite", `select m.name || '.' || p.name || ' ' || p.type || case when p."notnull" = 1 then ' not null' else '' end
+	lite := schemaOf(t, sqliteFile(t), "sqlite", `select m.name || '.' || p.name || ' ' || lower(p.type) || case when p."notnull" = 1 then ' not null' else '' end
 		from sqlite_master m, pragma_table_info(m.name) p where m.type = 'table' and m.name not like 'sqlite_%' and m.name <> 'holdfast_migrations'`)
 	server := schemaOf(t, pgtest.Schema(t), "postgres", `select table_name || '.' || column_name || ' ' || data_type || case when is_nullable = 'NO' then ' not null' else '' end
 		from information_schema.columns join information_schema.tables using (table_schema, table_name)

@@ -146,7 +146,7 @@ func (w *work) list() []change {
 func (s *Store) writeSome(ctx context.Context, tx *sqlx.Tx, w *work) (map[string]bool, error) {
 	written := map[string]bool{}
 	for _, c := range w.inserts {
-		ok, err := insertRow(ctx, tx, c)
+		ok, err := insertRow(ctx, tx, c) // rare: only while something is paused, or under an entity
 		if err != nil {
 			return nil, err
 		}

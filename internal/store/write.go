@@ -46,10 +46,12 @@ func entryOf(c *ledger.Claim) ledger.HistoryEntry {
 // Two pairs of statements differ: PostgreSQL takes a batch as arrays in one statement that is its own
 // transaction (one round trip, one commit); SQLite has no arrays and no round trips.
 
-// notPaused keeps a pause exact at no cost: a row under one is not inserted here and takes the second path.
-const notPaused = ` where not exists (select 1 from pauses p where (p.until = 0 or p.until > ?)
- and p.scope in ('all', 'source.' || u.source, 'destination.' || u.destination, 'workflow.' || u.workflow_id))
- on conflict (source, account, idempotency_key, step) do nothing`
+// A pause is exact at no cost: while one is in force, a guarded insert does nothing, and the second path looks
+// whom it concerns. Unguarded is for that path.
+const (
+	unlessPaused = " where not exists (select 1 from pauses p where p.until = 0 or p.until > ?)"
+	keepOld      = " on conflict (source, account, idempotency_key, step) do nothing"
+)
 
 // plainColumns are those in which new claims differ; the rest has defaults or follows from them.
 var plainColumns = pick("id", "source", "account", "idempotency_key", "step", "kind", "key_basis", "first_at", "owner", "workflow_id",
@@ -70,45 +72,56 @@ func pick(wanted ...string) []column {
 	return out
 }
 
-// insertPlain inserts new claims that were granted at once, and tells which of them are there now. A row
-// whose key exists or is paused is left out.
+// insertPlain inserts new claims that were granted at once, and tells which of them are there now: none while a
+// pause is in force, and none whose key exists.
 func (s *Store) insertPlain(ctx context.Context, rows []ledger.Claim, now ledger.Instant) (map[string]bool, error) {
-	if s.dialect.name == sqliteDialect.name {
+	switch {
+	case s.dialect.name == sqliteDialect.name:
 		return s.insertPlainSQLite(ctx, rows, now)
+	case len(rows) == 1:
+		var ids []string
+		err := sqlx.SelectContext(ctx, s.write, &ids, insertOnePostgres, append(plainArgs(&rows[0]), int64(now))...)
+		return set(ids), err
 	}
-	u := arrays{}
+	u := arrays{args: []any{int64(now)}, types: []string{"?"}}
 	for _, col := range plainColumns {
 		addTo(&u, rows, col.name, col.field)
 	}
-	query := "insert into claims (" + names(plainColumns, "") + plainRest + ") select " + names(plainColumns, "u.") + plainValues +
-		" from (" + u.rows("u") + ") as u" + notPaused + " returning id"
 	var ids []string
-	if err := sqlx.SelectContext(ctx, s.write, &ids, s.write.Rebind(query), append(u.args, int64(now))...); err != nil {
-		return nil, err
-	}
-	return set(ids), nil
+	err := sqlx.SelectContext(ctx, s.write, &ids, grantPostgres, u.args...)
+	return set(ids), err
 }
 
-var insertOneSQLite = "insert into claims (" + names(plainColumns, "") + plainRest + ") select " + names(plainColumns, "u.") + plainValues +
-	" from (select " + aliases(plainColumns) + ") as u" + notPaused
+var (
+	plainInsert       = "insert into claims (" + names(plainColumns, "") + plainRest + ") select " + names(plainColumns, "u.") + plainValues + " from "
+	insertOneSQLite   = plainInsert + "(select " + parameters(func(name, _ string) string { return "? as " + name }) + ") as u" + unlessPaused + keepOld
+	insertOnePostgres = sqlx.Rebind(sqlx.DOLLAR, plainInsert+"(select "+parameters(func(name, typ string) string { return "cast(? as " + typ + ") as " + name })+") as u"+unlessPaused+keepOld+" returning id")
+	grantPostgres     = sqlx.Rebind(sqlx.DOLLAR, "select * from holdfast_grant(?"+strings.Repeat(", ?", len(plainColumns))+")")
+)
 
-func aliases(columns []column) string {
-	out := make([]string, len(columns))
-	for i, c := range columns {
-		out[i] = "? as " + c.name
+// parameters writes one parameter for each plain column.
+func parameters(write func(name, typ string) string) string {
+	out := make([]string, len(plainColumns))
+	for i, c := range plainColumns {
+		_, typ := array(make([]ledger.Claim, 1), c.field)
+		out[i] = write(c.name, strings.TrimSuffix(typ, "[]"))
 	}
 	return strings.Join(out, ", ")
+}
+
+func plainArgs(c *ledger.Claim) []any {
+	args := make([]any, 0, len(plainColumns)+1)
+	for _, col := range plainColumns {
+		args = append(args, value(col.field(c)))
+	}
+	return args
 }
 
 func (s *Store) insertPlainSQLite(ctx context.Context, rows []ledger.Claim, now ledger.Instant) (map[string]bool, error) {
 	inserted := make(map[string]bool, len(rows))
 	err := s.inTx(ctx, func(tx *sqlx.Tx) error {
 		for i := range rows {
-			args := make([]any, 0, len(plainColumns)+1)
-			for _, col := range plainColumns {
-				args = append(args, value(col.field(&rows[i])))
-			}
-			n, err := affected(tx.ExecContext(ctx, insertOneSQLite, append(args, int64(now))...))
+			n, err := affected(tx.ExecContext(ctx, insertOneSQLite, append(plainArgs(&rows[i]), int64(now))...))
 			if err != nil {
 				return err
 			}

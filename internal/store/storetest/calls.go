@@ -272,7 +272,7 @@ func (w *world) pause(scope string, until time.Duration) {
 	if until != 0 {
 		p.Until = w.now().Add(until)
 	}
-	if err := w.store.SetPause(w.Context(), p); err != nil {
+	if _, err := w.store.SetPause(w.Context(), p); err != nil {
 		w.Fatal(err)
 	}
 }

@@ -13,30 +13,30 @@ import (
 var ugly = []string{
 	`{"a":"x\u0000y"}`, `{"a\u0000":1}`, `{"a":"\ud800"}`, `{"a":"\udc00\ud800"}`, `{"a":"literal \\u0000 text"}`, `"\ud83d\ude00"`, `"😀"`,
 	`{"id":9007199254740993}`, `{"id":1e999999999}`, `[1.0,1e0,0.10,-0]`, "{ \"b\" : 1 ,\n\t\"a\" : 2 }\n", `"\\x00\\377"`, `"\\"`, `""`, `{}`, `"NULL"`,
-	`{"sql":"'; drop table claims; --","q":"?","d":"$1"}`, `"` + strings.Repeat("é", 100_000) + `"`, `"\u007f\u0080"`, "\"\u2028\"",
+	`{"sql":"'; drop table claims; --","q":"?","d":"$1"}`, `"` + strings.Repeat("é", 20_000) + `"`, `"\u007f\u0080"`, "\"\u2028\"",
 }
 
 // exactBytes: payloads and results come back as the bytes that were received, through every state.
 func exactBytes(w *world) {
 	for i, text := range ugly {
-		for _, r := range []*ledger.Request{
-			w.event(fmt.Sprint("plain", i), payload(text)), w.effect(fmt.Sprint("entity", i), payload(text), of(fmt.Sprint("e", i), "1")),
-		} {
-			c := w.grant(r)
-			w.carries(c.ID, text, "")
-			w.ended(markUnknown(worker(c)), ledger.Unknown)
-			w.pass(time.Minute)
-			found := w.looked("rec")
-			if string(found.Payload) != text {
-				w.Errorf("the reconciler got %.80q, want %.80q", found.Payload, text)
-			}
-			e := complete(looker(found), "r")
-			e.Result = []byte(text)
-			w.ended(e, ledger.Completed)
-			w.carries(c.ID, text, text)
-			if v := w.claim(r); !bytes.Equal(v.Claim.Result, e.Result) {
-				w.Errorf("the stored result is %.80q, want %.80q", v.Claim.Result, text)
-			}
+		r := w.event(fmt.Sprint("plain", i), payload(text))
+		if i%2 == 1 {
+			r = w.effect(fmt.Sprint("entity", i), payload(text), of(fmt.Sprint("e", i), "1"))
+		}
+		c := w.grant(r)
+		w.carries(c.ID, text, "")
+		w.ended(markUnknown(worker(c)), ledger.Unknown)
+		w.pass(time.Minute)
+		found := w.looked("rec")
+		if string(found.Payload) != text {
+			w.Errorf("the reconciler got %.80q, want %.80q", found.Payload, text)
+		}
+		e := complete(looker(found), "r")
+		e.Result = []byte(text)
+		w.ended(e, ledger.Completed)
+		w.carries(c.ID, text, text)
+		if v := w.claim(r); !bytes.Equal(v.Claim.Result, e.Result) {
+			w.Errorf("the stored result is %.80q, want %.80q", v.Claim.Result, text)
 		}
 	}
 	late := w.grant(w.event("filled"))

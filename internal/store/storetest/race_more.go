@@ -27,7 +27,7 @@ func ended(t *testing.T, open Open, keys int) (*world, []*store.Store, []ledger.
 
 // raceSweep: sweeps repeat their condition: what is completed meanwhile stays completed.
 func raceSweep(t *testing.T, open Open) {
-	const keys = 40
+	const keys = 16
 	w, stores, claims := ended(t, open, keys)
 	var won wins
 	var expired atomic.Int64
@@ -35,7 +35,7 @@ func raceSweep(t *testing.T, open Open) {
 		switch {
 		case i < 4: // the workers, late
 			for n := range keys {
-				out, err := r.store.End(r.ctx, complete(worker(claims[(n+i*10)%keys]), "ch"))
+				out, err := r.store.End(r.ctx, complete(worker(claims[(n+i*4)%keys]), "ch"))
 				if err != nil || out.Claim.Status != ledger.Completed {
 					r.Errorf("complete: %s, %v", out.Claim.Status, err)
 				}
@@ -44,7 +44,7 @@ func raceSweep(t *testing.T, open Open) {
 				}
 			}
 		case i < 8:
-			for range 5 {
+			for range 3 {
 				report, err := r.store.Sweep(r.ctx)
 				if err != nil {
 					r.Error(err)
@@ -53,7 +53,7 @@ func raceSweep(t *testing.T, open Open) {
 			}
 		default: // marks of the same workers
 			for n := range keys {
-				out, err := r.store.End(r.ctx, notExecuted(worker(claims[(n+i*10)%keys])))
+				out, err := r.store.End(r.ctx, notExecuted(worker(claims[(n+i*4)%keys])))
 				if err != nil || out.Claim.Status == ledger.Failed {
 					r.Errorf("mark-failed: %s, %v", out.Claim.Status, err)
 				}
@@ -81,7 +81,7 @@ func raceSweep(t *testing.T, open Open) {
 
 // raceLooks: a claim is never handed to two reconcilers, and a look and a worker never both win.
 func raceLooks(t *testing.T, open Open) {
-	const keys = 40
+	const keys = 16
 	w, stores, claims := ended(t, open, keys)
 	if _, err := w.store.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
@@ -103,7 +103,7 @@ func raceLooks(t *testing.T, open Open) {
 			}
 			return
 		}
-		for range 6 {
+		for range 3 {
 			got, err := r.store.LeaseUnknown(r.ctx, &ledger.LookRequest{
 				Source: w.source, Owner: fmt.Sprint("rec", i), CallerKey: "n8n", Limit: 5, LeaseSeconds: 300,
 			})
@@ -170,8 +170,8 @@ func (t *turnstile) turn() {
 // raceEntity: of one entity's versions never two are live at once, never an old one after a newer completed, and
 // the newest is always done.
 func raceEntity(t *testing.T, open Open) {
-	const versions, entities = 8, 6
-	stores := migrated(t, open, 2)
+	const versions, entities = 8, 4
+	stores := migrated(t, open(t), 2)
 	for n := range entities {
 		var live, done atomic.Int64
 		var finished turnstile

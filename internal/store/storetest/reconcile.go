@@ -76,7 +76,7 @@ func lookBackoff(w *world) {
 		"the worker itself says so":   func(c ledger.Claim) *ledger.Ending { return markUnknown(worker(c)) },
 		"not found, and not long ago": func(c ledger.Claim) *ledger.Ending { return notExecuted(looker(c)) },
 	} {
-		w.each(name, both, func(x *subject) {
+		w.each(name, effectOnly, func(x *subject) {
 			x.mods = []mod{to(slow)}
 			x.toState("unknown")
 			since := x.now()

@@ -76,10 +76,9 @@ func openStore(t *testing.T, url string, o store.Options) *store.Store {
 	return s
 }
 
-// migrated opens n Stores with the real clock over one fresh database.
-func migrated(t *testing.T, open Open, n int) []*store.Store {
+// migrated opens n Stores with the real clock over one empty database.
+func migrated(t *testing.T, url string, n int) []*store.Store {
 	t.Helper()
-	url := open(t)
 	stores := make([]*store.Store, n)
 	for i := range stores {
 		stores[i] = openStore(t, url, store.Options{})
