@@ -73,7 +73,11 @@ func (s *server) claim(c call, req *claimRequest) (*claimAnswer, error) {
 		return nil, err
 	}
 	s.Metrics.decided(v.Decision)
-	return answerClaim(&v), nil
+	a := answerClaim(&v)
+	if r.ClaimID == "" {
+		a.KeyBasis = r.Basis // how this call found the key; the row keeps how it was found first
+	}
+	return a, nil
 }
 
 func answerClaim(v *ledger.Verdict) *claimAnswer {

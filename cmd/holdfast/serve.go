@@ -47,11 +47,15 @@ func Start(ctx context.Context, cfg *config.Config, logs io.Writer) (*Main, erro
 	if err != nil {
 		return nil, err
 	}
+	if cfg.TestClockOffset != 0 {
+		log.Warn("this process's clock is wrong on purpose: HOLDFAST_TEST_CLOCK_OFFSET is for tests only", "offset", cfg.TestClockOffset)
+	}
 	metrics := api.NewMetrics()
 	db, err := store.Open(ctx, cfg.DatabaseURL, store.Options{
 		Log:      log,
 		Policies: policies(cfg.File),
 		Observer: store.Observer{Batch: metrics.Batch, DatabaseError: metrics.DatabaseError},
+		Wall:     func() time.Time { return time.Now().Add(cfg.TestClockOffset) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("HOLDFAST_DATABASE_URL: %w", err)

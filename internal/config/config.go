@@ -32,6 +32,8 @@ type Config struct {
 	LogLevel      slog.Level    `envconfig:"HOLDFAST_LOG_LEVEL" default:"info"`
 	MaxBody       Size          `envconfig:"HOLDFAST_MAX_BODY" default:"16MiB"`
 	SweepInterval time.Duration `envconfig:"HOLDFAST_SWEEP_INTERVAL" default:"5s"`
+	// TestClockOffset puts this process's clock wrong, for tests: it is no setting, and not in the list of Names.
+	TestClockOffset time.Duration `envconfig:"HOLDFAST_TEST_CLOCK_OFFSET"`
 
 	File *File `ignored:"true"`
 }
@@ -84,6 +86,9 @@ func (c *Config) check() error {
 	}
 	if len(c.APIKeys) == 0 && !loopback(host) {
 		return errors.New("HOLDFAST_API_KEYS: must be set to listen beyond this machine (HOLDFAST_ADDR is " + c.Addr + "), as name:role:secret")
+	}
+	if c.TestClockOffset != 0 && !loopback(host) {
+		return errors.New("HOLDFAST_TEST_CLOCK_OFFSET: is for tests on this machine; HOLDFAST_ADDR is " + c.Addr)
 	}
 	// A path may hold what an address may not, so only PostgreSQL's is parsed.
 	if u, err := url.Parse(c.DatabaseURL); !strings.HasPrefix(c.DatabaseURL, "sqlite://") && (err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql") {

@@ -63,6 +63,18 @@ type EntityFacts struct {
 	Others    []Other
 }
 
+// Busy tells whether a claim of another key is under a live lease.
+func (f *EntityFacts) Busy(key Key, now Instant) bool {
+	for _, o := range f.Others {
+		other := o.Key
+		other.Step = key.Step
+		if other != key && o.Status == Processing && now < o.LeaseUntil {
+			return true
+		}
+	}
+	return false
+}
+
 // Other is another claim of the entity that is processing or unknown.
 type Other struct {
 	Key        Key
@@ -91,14 +103,17 @@ func (r *Request) entity(row *Claim) string {
 	return row.Entity
 }
 
-// NeedsFacts tells whether the decision depends on more than the row, because the claim is free and names an
-// entity: then the caller must read the facts under the entity's lock and decide again.
-func (r *Request) NeedsFacts(row *Claim, now Instant) bool {
-	if r.entity(row) == "" {
-		return false
-	}
+// Free tells whether a request may go on to be granted: there is no row, or nobody holds it and nothing has
+// settled it. Only then does more than the row matter: pauses, and what else concerns the entity.
+func Free(row *Claim, now Instant) bool {
 	return row == nil || row.Status == Pending || row.Status == Failed ||
 		row.Status == Processing && row.Kind == Event && now >= row.LeaseUntil
+}
+
+// NeedsFacts tells whether the decision depends on an entity: then the caller must read the facts under the
+// entity's lock and decide again.
+func (r *Request) NeedsFacts(row *Claim, now Instant) bool {
+	return r.entity(row) != "" && Free(row, now)
 }
 
 // Decide applies the decision table to one request. row is nil when there is none.

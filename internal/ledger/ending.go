@@ -105,6 +105,8 @@ func (out *Ended) complete(row *Claim, e *Ending, now Instant) {
 		out.Alert = "two different receipts for one claim"
 	case row.Status == Completed:
 	case row.Status == Stale:
+		out.late(e, now, "kept: the claim is stale, a newer version was taken")
+		out.Alert = "a receipt came for a claim that a newer version had replaced"
 		out.Err = transition(row, e)
 	default:
 		out.finish(e, now)

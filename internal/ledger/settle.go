@@ -75,8 +75,9 @@ type LookRequest struct {
 	LeaseSeconds int64
 }
 
-// LookOwner is how the holder of a reconciler's lease is kept: by its API key and the name it gave.
-func LookOwner(r *LookRequest) string { return r.CallerKey + "/" + r.Owner }
+// LookOwner is how the holder of a reconciler's lease is kept: by its API key, whose name has no colon, and the
+// name it gave.
+func LookOwner(r *LookRequest) string { return r.CallerKey + ":" + r.Owner }
 
 // TakeLook hands an unknown claim to a reconciler. ok is false where the row must not be handed out now;
 // then Write still holds: a row whose window is over becomes review.

@@ -67,12 +67,6 @@ func newGate(t *testing.T, url string) *gate {
 	return g
 }
 
-func (l *lane[Q, A]) queued() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.waiting)
-}
-
 // batch makes calls arrive as one batch, in order, and opens the gate. occupy makes a call of the same lane that
 // is nothing to the test; queued counts those that wait.
 func (g *gate) batch(occupy func(), queued func() int, calls ...func()) (size int) {

@@ -128,18 +128,26 @@ func (s *Store) facts(row *ledger.Claim, r *ledger.Request, now ledger.Instant) 
 
 // claimStanding decides calls whose keys exist (or that are paused), and returns those whose rows moved meanwhile.
 func (s *Store) claimStanding(ctx context.Context, batch []*claimCall) []*claimCall {
-	paused, rows, err := s.readForClaims(ctx, batch)
+	alone := func(one []*claimCall) []*claimCall { return s.claimStanding(ctx, one) }
+	rows, err := claimTargets(batch).read(ctx, s.write)
 	if err != nil {
-		return failed(batch, err, s.dialect.kindOf(err), func(one []*claimCall) []*claimCall { return s.claimStanding(ctx, one) })
+		return failed(batch, err, s.dialect.kindOf(err), alone)
 	}
 	now := s.clock.now()
 	w := newWork(rows)
+	paused := pauses{}
+	// A duplicate of what is done or under way needs no more than its row.
+	if slices.ContainsFunc(batch, func(c *claimCall) bool { return ledger.Free(w.find(c.q.ClaimID, c.q.Key), now) }) {
+		if paused, err = s.readPauses(ctx, s.write); err != nil {
+			return failed(batch, err, s.dialect.kindOf(err), alone)
+		}
+	}
 	for _, c := range batch {
 		c.a, c.err = s.decide(w, c.q, paused, now)
 	}
 	stood, err := s.apply(ctx, w)
 	if err != nil {
-		return failed(batch, err, s.dialect.kindOf(err), func(one []*claimCall) []*claimCall { return s.claimStanding(ctx, one) })
+		return failed(batch, err, s.dialect.kindOf(err), alone)
 	}
 	return slices.DeleteFunc(slices.Clone(batch), func(c *claimCall) bool {
 		id := c.a.Claim.ID
@@ -147,12 +155,7 @@ func (s *Store) claimStanding(ctx context.Context, batch []*claimCall) []*claimC
 	})
 }
 
-func (s *Store) readForClaims(ctx context.Context, batch []*claimCall) (pauses, []ledger.Claim, error) {
-	paused, err := s.readPauses(ctx, s.write)
-	if err != nil {
-		return nil, nil, err
-	}
-	var t targets
+func claimTargets(batch []*claimCall) (t targets) {
 	for _, c := range batch {
 		if c.q.ClaimID != "" {
 			t.ids = append(t.ids, c.q.ClaimID)
@@ -160,8 +163,7 @@ func (s *Store) readForClaims(ctx context.Context, batch []*claimCall) (pauses, 
 			t.keys = append(t.keys, c.q.Key)
 		}
 	}
-	rows, err := t.read(ctx, s.write)
-	return paused, rows, err
+	return t
 }
 
 // decide decides one call over the rows as the calls before it have left them.

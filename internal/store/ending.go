@@ -14,14 +14,24 @@ import (
 func (s *Store) End(ctx context.Context, e *ledger.Ending) (ledger.Ended, error) {
 	out, err := s.endings.do(ctx, e, len(e.Result))
 	if errors.Is(err, errNeedsFacts) {
-		out, err = s.alone(ctx, target(e), func(row *ledger.Claim, now ledger.Instant) (ledger.Ended, error) {
-			return ledger.End(row, e, s.policyOf(row), now)
+		out, err = s.alone(ctx, target(e), func(row *ledger.Claim, entity *ledger.EntityFacts, now ledger.Instant) (ledger.Ended, error) {
+			out, err := ledger.End(row, e, s.policyOf(row), now)
+			if err == nil && revives(row, e, now) && entity.Busy(row.Key, now) {
+				return out, &ledger.Refusal{Code: ledger.LeaseLost, Message: "the lease is over and the entity is being worked on under another key", Claim: row}
+			}
+			return out, err
 		}, e, false)
 	}
 	if err == nil && out.Err != nil {
 		err = out.Err
 	}
 	return out, s.translate(err)
+}
+
+// revives tells whether an ending gives an event's lease new life after its end. Where an entity is concerned,
+// another of its versions may have been let in meanwhile.
+func revives(row *ledger.Claim, e *ledger.Ending, now ledger.Instant) bool {
+	return e.Verb == ledger.Extend && row.Status == ledger.Processing && row.Entity != "" && now >= row.LeaseUntil
 }
 
 type endingCall = call[*ledger.Ending, ledger.Ended]
@@ -104,7 +114,7 @@ func (s *Store) end(w *work, e *ledger.Ending, now ledger.Instant) (ledger.Ended
 	if err != nil {
 		return ledger.Ended{}, err
 	}
-	if out.Changed && out.Claim.Status == ledger.Completed && out.Claim.Entity != "" {
+	if out.Changed && (out.Claim.Status == ledger.Completed && out.Claim.Entity != "" || revives(row, e, now)) {
 		return ledger.Ended{}, errNeedsFacts
 	}
 	w.note(e, &out)
@@ -119,12 +129,16 @@ func (w *work) note(e *ledger.Ending, out *ledger.Ended) {
 		return
 	}
 	entry := ledger.HistoryEntry{ID: lateID(e, out.Late), ClaimID: out.Claim.ID, Transition: *out.Late}
+	entry.At = max(entry.At, out.Claim.Last.At)
 	w.notes[out.Claim.ID] = append(w.notes[out.Claim.ID], entry)
 }
 
+// settling decides about one claim; the facts are nil where the claim has no entity.
+type settling func(*ledger.Claim, *ledger.EntityFacts, ledger.Instant) (ledger.Ended, error)
+
 // alone applies fn to one claim in its own transaction, under the lock of its entity if it has one.
 // e is the report, where there is one; audit puts the transition into the history at once.
-func (s *Store) alone(ctx context.Context, t targets, fn func(*ledger.Claim, ledger.Instant) (ledger.Ended, error), e *ledger.Ending, audit bool) (out ledger.Ended, err error) {
+func (s *Store) alone(ctx context.Context, t targets, fn settling, e *ledger.Ending, audit bool) (out ledger.Ended, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTime)
 	defer cancel()
 	for range tries {
@@ -139,7 +153,7 @@ func (s *Store) alone(ctx context.Context, t targets, fn func(*ledger.Claim, led
 	return out, ledger.ErrUnavailable
 }
 
-func (s *Store) onlyOne(ctx context.Context, tx *sqlx.Tx, t targets, fn func(*ledger.Claim, ledger.Instant) (ledger.Ended, error), e *ledger.Ending, audit bool) (out ledger.Ended, err error) {
+func (s *Store) onlyOne(ctx context.Context, tx *sqlx.Tx, t targets, fn settling, e *ledger.Ending, audit bool) (out ledger.Ended, err error) {
 	rows, err := t.read(ctx, tx)
 	if err != nil {
 		return out, err
@@ -148,13 +162,14 @@ func (s *Store) onlyOne(ctx context.Context, tx *sqlx.Tx, t targets, fn func(*le
 		return out, ledger.ErrNotFound
 	}
 	w, row := newWork(rows), &rows[0]
+	var facts *ledger.EntityFacts
 	if row.Entity != "" {
 		// Its lock comes before the row is written, as when it is claimed; otherwise the two could wait for each other.
-		if _, err := s.entityFacts(ctx, tx, entity{row.Key.Source, row.Key.Account, row.Entity}); err != nil {
+		if facts, err = s.entityFacts(ctx, tx, entity{row.Key.Source, row.Key.Account, row.Entity}); err != nil {
 			return out, err
 		}
 	}
-	if out, err = fn(row, s.clock.now()); err != nil {
+	if out, err = fn(row, facts, s.clock.now()); err != nil {
 		return out, err
 	}
 	if e != nil {
@@ -174,7 +189,7 @@ func (s *Store) onlyOne(ctx context.Context, tx *sqlx.Tx, t targets, fn func(*le
 
 // Resolve is part of ledger.Store.
 func (s *Store) Resolve(ctx context.Context, id string, r *ledger.Resolution) (ledger.Ended, error) {
-	out, err := s.alone(ctx, targets{ids: []string{id}}, func(row *ledger.Claim, now ledger.Instant) (ledger.Ended, error) {
+	out, err := s.alone(ctx, targets{ids: []string{id}}, func(row *ledger.Claim, _ *ledger.EntityFacts, now ledger.Instant) (ledger.Ended, error) {
 		return ledger.Resolve(row, r, s.policyOf(row), now)
 	}, nil, true)
 	return out, s.translate(err)

@@ -22,6 +22,9 @@ type MigrationState struct {
 // migrationTime bounds how long a replica waits for another one's migrations.
 const migrationTime = 2 * time.Minute
 
+// migrationTries is how often a process that lost a step to another one looks again.
+const migrationTries = 5
+
 // versions is the table in which the applied steps are noted.
 const versions = "holdfast_migrations"
 
@@ -48,6 +51,10 @@ func (s *Store) Migrate(ctx context.Context) (steps int, err error) {
 	}
 	err = s.underMigrationLock(ctx, func() error {
 		done, err := p.Up(ctx)
+		// SQLite has no lock to take: another process may have taken the same step meanwhile, whose transaction won.
+		for again := 0; err != nil && again < migrationTries && s.dialect.lockMigrations == ""; again++ {
+			done, err = p.Up(ctx)
+		}
 		if steps = len(done); err != nil {
 			return err
 		}

@@ -102,7 +102,7 @@ func (s *Store) ClearPause(ctx context.Context, scope, by string) (cleared bool,
 
 // act records what a person did that concerns no single claim.
 func (s *Store) act(ctx context.Context, q querier, now ledger.Instant, what, by, reason string) error {
-	return insertEntries(ctx, q, []ledger.HistoryEntry{{
+	return s.insertEntries(ctx, q, []ledger.HistoryEntry{{
 		ID: fmt.Sprintf("act-%d-%s", now, what), Transition: ledger.Transition{At: now, Message: what, By: by, Reason: reason},
 	}})
 }

@@ -3,6 +3,7 @@ package store_test
 import (
 	"database/sql"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -54,7 +55,7 @@ func schemaOf(t *testing.T, url, driver, query string) (out []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
+	t.Cleanup(func() { closed(t, s) })
 	if _, err := s.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +63,7 @@ func schemaOf(t *testing.T, url, driver, query string) (out []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer db.Close()
+	t.Cleanup(func() { closed(t, db) })
 	rows, err := db.QueryContext(t.Context(), query)
 	if err != nil {
 		t.Fatal(err)
@@ -79,4 +80,11 @@ func schemaOf(t *testing.T, url, driver, query string) (out []string) {
 		t.Fatal(err)
 	}
 	return out
+}
+
+func closed(t *testing.T, c io.Closer) {
+	t.Helper()
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
 }

@@ -167,7 +167,7 @@ func (s *Store) writeSome(ctx context.Context, tx *sqlx.Tx, w *work) (map[string
 		if _, changed := w.changes[id]; changed && !written[id] {
 			continue // decided anew
 		}
-		if err := insertEntries(ctx, tx, notes); err != nil {
+		if err := s.insertEntries(ctx, tx, notes); err != nil {
 			return nil, err
 		}
 	}

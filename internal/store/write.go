@@ -26,6 +26,8 @@ type change struct {
 // the history. audit puts the new transition there as well, for what a person did.
 func (ch *change) record(before, after ledger.Claim, audit bool) {
 	after.Rev = before.Rev + 1
+	// Replicas' readings of the database's clock differ by milliseconds; a history must not run backwards.
+	after.Last.At = max(after.Last.At, before.Last.At)
 	ch.fill = ch.fill || len(before.PayloadHash) == 0 && len(after.PayloadHash) > 0
 	if after.Last != before.Last {
 		after.Moves = before.Moves + 1
@@ -121,7 +123,7 @@ func (s *Store) insertPlainSQLite(ctx context.Context, rows []ledger.Claim, now 
 	inserted := make(map[string]bool, len(rows))
 	err := s.inTx(ctx, func(tx *sqlx.Tx) error {
 		for i := range rows {
-			n, err := affected(tx.ExecContext(ctx, insertOneSQLite, append(plainArgs(&rows[i]), int64(now))...))
+			n, err := affected(s.execPrepared(ctx, tx, insertOneSQLite, append(plainArgs(&rows[i]), int64(now))...))
 			if err != nil {
 				return err
 			}
@@ -149,7 +151,7 @@ func insertRow(ctx context.Context, q querier, c *ledger.Claim) (bool, error) {
 func (s *Store) update(ctx context.Context, q querier, changes []change) (map[string]bool, error) {
 	slices.SortFunc(changes, func(a, b change) int { return strings.Compare(a.claim.ID, b.claim.ID) })
 	if s.dialect.name == sqliteDialect.name {
-		return updateEach(ctx, q, changes)
+		return s.updateEach(ctx, q, changes)
 	}
 	return updateAll(ctx, q, changes)
 }
@@ -181,7 +183,16 @@ func columnsFor(changes []change) []column {
 	return moving
 }
 
-func updateEach(ctx context.Context, q querier, changes []change) (map[string]bool, error) {
+var (
+	moveOneSQLite = updateOne(moving)
+	fillOneSQLite = updateOne(filling)
+)
+
+func updateOne(columns []column) string {
+	return "update claims as c set " + assignments(columns, func(string) string { return "?" }) + " where c.id = ? and c.rev = ?"
+}
+
+func (s *Store) updateEach(ctx context.Context, q querier, changes []change) (map[string]bool, error) {
 	written := make(map[string]bool, len(changes))
 	for i := range changes {
 		ch := &changes[i]
@@ -190,14 +201,17 @@ func updateEach(ctx context.Context, q querier, changes []change) (map[string]bo
 		for _, col := range columns {
 			args = append(args, value(col.field(&ch.claim)))
 		}
-		query := "update claims as c set " + assignments(columns, func(string) string { return "?" }) + " where c.id = ? and c.rev = ?"
-		n, err := affected(q.ExecContext(ctx, query, append(args, ch.claim.ID, ch.base)...))
+		query := moveOneSQLite
+		if ch.fill {
+			query = fillOneSQLite
+		}
+		n, err := affected(s.execPrepared(ctx, q, query, append(args, ch.claim.ID, ch.base)...))
 		if err != nil {
 			return nil, err
 		}
 		if n == 1 {
 			written[ch.claim.ID] = true
-			if err := insertEntries(ctx, q, ch.old); err != nil {
+			if err := s.insertEntries(ctx, q, ch.old); err != nil {
 				return nil, err
 			}
 		}
@@ -268,17 +282,19 @@ func numbered(from, to int) string {
 	return out
 }
 
-func insertEntries(ctx context.Context, q querier, entries []ledger.HistoryEntry) error {
-	query := insertEntrySQLite
-	if q.DriverName() == postgres.name {
-		query = q.Rebind(insertEntry)
-	}
+func (s *Store) insertEntries(ctx context.Context, q querier, entries []ledger.HistoryEntry) error {
 	for i := range entries {
 		args := entryFields(&entries[i])
 		for j, p := range args {
 			args[j] = value(p)
 		}
-		if _, err := q.ExecContext(ctx, query, args...); err != nil {
+		var err error
+		if s.dialect.name == postgres.name {
+			_, err = q.ExecContext(ctx, q.Rebind(insertEntry), args...)
+		} else {
+			_, err = s.execPrepared(ctx, q, insertEntrySQLite, args...)
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -23,7 +23,7 @@ func completeTable(w *world) {
 		{"complete r1", "unknown, look over", both, "look", "completed changed"},
 		{"complete r1", "review", both, "newest", "completed changed"},
 		{"complete r1", "pending, not now", eventOnly, "newest", "completed changed"},
-		{"complete r1", "stale", both, "newest", "invalid_transition"},
+		{"complete r1", "stale", both, "newest", "invalid_transition kept alert"},
 		// A newer attempt is processing.
 		{"complete r1", "processing", both, "older", "lease_lost kept alert"},
 		{"complete ", "processing", both, "older", "lease_lost kept alert"},
@@ -37,7 +37,7 @@ func completeTable(w *world) {
 		{"complete r1", "unknown, look", both, "older", "completed changed"},
 		{"complete r1", "review", both, "older", "completed changed"},
 		{"complete r1", "pending, not now", eventOnly, "older", "completed changed"},
-		{"complete r1", "stale", both, "older", "invalid_transition"},
+		{"complete r1", "stale", both, "older", "invalid_transition kept alert"},
 		// By key: only where no worker's lease is live.
 		{"complete r1", "processing", both, "key", "lease_live"},
 		{"complete r1", "processing, over", both, "key", "completed changed"},
@@ -48,7 +48,7 @@ func completeTable(w *world) {
 		{"complete r1", "unknown, look", both, "key", "completed changed"},
 		{"complete r1", "review", both, "key", "completed changed"},
 		{"complete r1", "pending", both, "key", "completed changed"},
-		{"complete r1", "stale", both, "key", "invalid_transition"},
+		{"complete r1", "stale", both, "key", "invalid_transition kept alert"},
 		// By reference: the same.
 		{"complete r1", "processing", both, "reference", "lease_live"},
 		{"complete r1", "processing, over", both, "reference", "completed changed"},
@@ -59,7 +59,7 @@ func completeTable(w *world) {
 		{"complete r1", "unknown, look", both, "reference", "completed changed"},
 		{"complete r1", "review", both, "reference", "completed changed"},
 		{"complete r1", "pending, not now", eventOnly, "reference", "completed changed"},
-		{"complete r1", "stale", both, "reference", "invalid_transition"},
+		{"complete r1", "stale", both, "reference", "invalid_transition kept alert"},
 	})
 	w.row("the result comes back", func(w *world) {
 		e := complete(worker(w.grant(w.event("key"))), "r1")

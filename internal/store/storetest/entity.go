@@ -38,13 +38,19 @@ func entityDecisions(w *world) {
 		{"a newer version is processing under a live lease: stale", "1", func(x *subject) { x.other(ledger.Event, "2") }, stale(0)},
 		{"a newer effect is processing under a live lease: stale", "1", func(x *subject) { x.other(ledger.Effect, "2") }, stale(0)},
 		{"a newer event's lease is over: it counts no more", "1", func(x *subject) { x.other(ledger.Event, "2"); x.pass(eventLease) }, proceed(1)},
-		{"a newer effect's lease is over: 60 behind an unknown effect", "1",
-			func(x *subject) { x.other(ledger.Effect, "2"); x.pass(effectLease) }, wait(60)},
+		{
+			"a newer effect's lease is over: 60 behind an unknown effect", "1",
+			func(x *subject) { x.other(ledger.Effect, "2"); x.pass(effectLease) }, wait(60),
+		},
 		{"a newer effect is unknown", "1", func(x *subject) { x.ended(markUnknown(worker(x.other(ledger.Effect, "2"))), ledger.Unknown) }, wait(60)},
-		{"a newer event is unknown: it holds nothing back", "1",
-			func(x *subject) { x.ended(markUnknown(worker(x.other(ledger.Event, "2"))), ledger.Unknown) }, proceed(1)},
-		{"an older one is under a live lease: wait for what it has left", "3",
-			func(x *subject) { x.other(ledger.Event, "2"); x.pass(10*time.Second - time.Millisecond) }, wait(291)},
+		{
+			"a newer event is unknown: it holds nothing back", "1",
+			func(x *subject) { x.ended(markUnknown(worker(x.other(ledger.Event, "2"))), ledger.Unknown) }, proceed(1),
+		},
+		{
+			"an older one is under a live lease: wait for what it has left", "3",
+			func(x *subject) { x.other(ledger.Event, "2"); x.pass(10*time.Second - time.Millisecond) }, wait(291),
+		},
 		{"an equal one is under a live lease", "2", func(x *subject) { x.other(ledger.Event, "2") }, wait(300)},
 		{"one without a version is under a live lease", "2", func(x *subject) { x.other(ledger.Effect, "") }, wait(900)},
 		{"no version of its own, one is under a live lease", "", func(x *subject) { x.other(ledger.Event, "2") }, wait(300)},
@@ -83,23 +89,37 @@ func entityStanding(w *world) {
 		setup func(*subject)
 		want  answer
 	}{
-		{"failed, never unknown: stale", both, func(x *subject) { x.toState("failed"); x.another("2") },
-			answer{decision: ledger.DecisionStale, status: ledger.Stale, attempt: 1}},
-		{"processing, lease over, event: stale", eventOnly, func(x *subject) { x.toState("processing, over"); x.another("2") },
-			answer{decision: ledger.DecisionStale, status: ledger.Stale, attempt: 1}},
+		{
+			"failed, never unknown: stale", both, func(x *subject) { x.toState("failed"); x.another("2") },
+			answer{decision: ledger.DecisionStale, status: ledger.Stale, attempt: 1},
+		},
+		{
+			"processing, lease over, event: stale", eventOnly, func(x *subject) { x.toState("processing, over"); x.another("2") },
+			answer{decision: ledger.DecisionStale, status: ledger.Stale, attempt: 1},
+		},
 		{"unknown: never stale", both, func(x *subject) { x.toState("unknown"); x.complete2() }, still(ledger.DecisionUnknown, ledger.Unknown)},
-		{"processing, lease over, effect: unknown, never stale", effectOnly, func(x *subject) { x.toState("processing"); x.complete2(); x.pass(effectLease) },
-			answer{decision: ledger.DecisionUnknown, status: ledger.Unknown, attempt: 1}},
+		{
+			"processing, lease over, effect: unknown, never stale", effectOnly, func(x *subject) { x.toState("processing"); x.complete2(); x.pass(effectLease) },
+			answer{decision: ledger.DecisionUnknown, status: ledger.Unknown, attempt: 1},
+		},
 		{"processing, lease live: in_progress", both, func(x *subject) { x.toState("processing"); x.complete2() }, still(ledger.InProgress, ledger.Processing)},
-		{"completed", both, func(x *subject) { x.toState("completed"); x.complete2() },
-			answer{decision: ledger.DecisionCompleted, status: ledger.Completed, attempt: 1, resultID: "r1", still: true}},
+		{
+			"completed", both, func(x *subject) { x.toState("completed"); x.complete2() },
+			answer{decision: ledger.DecisionCompleted, status: ledger.Completed, attempt: 1, resultID: "r1", still: true},
+		},
 		{"review", both, func(x *subject) { x.toState("review"); x.complete2() }, still(ledger.DecisionReview, ledger.Review)},
-		{"failed, once unknown: told stale, and not kept so", both, func(x *subject) { unknownThenFailed(x); x.another("2") },
-			still(ledger.DecisionStale, ledger.Failed)},
-		{"failed effect, once unknown, past its window: stale comes first", effectOnly,
-			func(x *subject) { unknownThenFailed(x); x.another("2"); x.pass(day) }, still(ledger.DecisionStale, ledger.Failed)},
-		{"failed: wait behind a live lease, it stays failed", both, func(x *subject) { x.toState("failed"); x.other(ledger.Effect, "1") },
-			answer{decision: ledger.Wait, status: ledger.Failed, attempt: 1, retry: 900, still: true}},
+		{
+			"failed, once unknown: told stale, and not kept so", both, func(x *subject) { unknownThenFailed(x); x.another("2") },
+			still(ledger.DecisionStale, ledger.Failed),
+		},
+		{
+			"failed effect, once unknown, past its window: stale comes first", effectOnly,
+			func(x *subject) { unknownThenFailed(x); x.another("2"); x.pass(day) }, still(ledger.DecisionStale, ledger.Failed),
+		},
+		{
+			"failed: wait behind a live lease, it stays failed", both, func(x *subject) { x.toState("failed"); x.other(ledger.Effect, "1") },
+			answer{decision: ledger.Wait, status: ledger.Failed, attempt: 1, retry: 900, still: true},
+		},
 	} {
 		w.each(row.name, row.kinds, func(x *subject) {
 			x.mods = append(x.mods, of("e", "1"))

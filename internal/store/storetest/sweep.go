@@ -213,3 +213,24 @@ func restart(w *world) {
 	w.ended(complete(worker(held), "ch_2"), ledger.Completed)
 	w.decide(w.effect("closed"), ledger.Proceed)
 }
+
+// clocksApart: replicas agree on the time within the length of a question; where a transition bears an earlier
+// time than the one before it, the history of a claim is still told in the order in which it happened.
+func clocksApart(w *world) {
+	behind := &clock{at: w.clock.now().Add(-50 * time.Millisecond)}
+	other := *w
+	other.clock, other.store = behind, openStore(w.T, w.url, store.Options{Now: behind.now, Policies: testPolicies})
+	c := w.grant(w.effect("key"))
+	other.ended(markUnknown(worker(c)), ledger.Unknown)
+	w.refusedWith(extend(worker(c), 60), "invalid_transition")
+	other.resolved(c.ID, ledger.Failed)
+	again := w.grant(w.effect("key"))
+	other.refusedWith(notExecuted(worker(c)), "lease_lost")
+	other.ended(complete(worker(again), "r"), ledger.Completed)
+	for _, s := range []*world{w, &other} {
+		_, history := s.get(c.ID) // checks that it hangs together
+		if got := len(history); got != 6 {
+			w.Errorf("%d entries, want 6: %+v", got, history)
+		}
+	}
+}
