@@ -54,9 +54,11 @@ func (f *faulty) List(context.Context, ledger.ClaimFilter) ([]ledger.Claim, stri
 func (f *faulty) History(context.Context, ledger.HistoryFilter) ([]ledger.HistoryEntry, string, error) {
 	return nil, "", f.fail()
 }
+
 func (f *faulty) SetPause(context.Context, ledger.Pause) (ledger.Pause, error) {
 	return ledger.Pause{}, f.fail()
 }
+
 func (f *faulty) ClearPause(context.Context, string, string) (bool, error) {
 	return false, f.fail()
 }

@@ -58,7 +58,7 @@ func (s *Store) claimNew(ctx context.Context, batch []*claimCall) []*claimCall {
 	verdicts := make(map[string]ledger.Verdict, len(batch))
 	rows := make([]ledger.Claim, 0, len(batch))
 	for _, c := range batch {
-		if c.q.ClaimID != "" {
+		if c.q.ClaimID != "" || s.recent.met(c.q.Key) {
 			continue
 		}
 		v, _ := ledger.Decide(nil, c.q, s.facts(nil, c.q, now)) // nothing stands against a new row

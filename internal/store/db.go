@@ -46,6 +46,7 @@ type Store struct {
 	clock   *clock
 
 	prepared atomic.Pointer[map[string]*sqlx.Stmt]
+	recent   *recent
 
 	claims  *lane[*ledger.Request, ledger.Verdict]
 	endings *lane[*ledger.Ending, ledger.Ended]
@@ -54,7 +55,7 @@ type Store struct {
 // Open connects to url (`sqlite://PATH` or `postgres://…`), without creating or checking the schema: see
 // Migrate. Errors never contain the password.
 func Open(ctx context.Context, url string, o Options) (*Store, error) {
-	s := &Store{log: o.Log, observe: o.Observer, policy: o.Policies}
+	s := &Store{log: o.Log, observe: o.Observer, policy: o.Policies, recent: newRecent()}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -134,7 +135,7 @@ func (s *Store) prepare(ctx context.Context) {
 	}
 	stmts := map[string]*sqlx.Stmt{}
 	for _, query := range []string{insertOneSQLite, moveOneSQLite, fillOneSQLite, insertEntrySQLite} {
-		stmt, err := s.write.PreparexContext(ctx, query)
+		stmt, err := s.write.PreparexContext(ctx, query) //nolint:sqlclosecheck // it lives as long as the database
 		if err != nil {
 			return // before the first migration there are no tables; without it all works, only slower
 		}
