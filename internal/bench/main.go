@@ -26,11 +26,12 @@ func main() {
 	seconds := flag.Int("seconds", 5, "how long each measurement takes")
 	rounds := flag.Int("rounds", 3, "how often each pair is measured; the median counts")
 	binary := flag.String("holdfast", "bin/holdfast", "the program to measure")
-	profile := flag.String("only", "", "measure only rows whose name contains this")
+	only := flag.String("only", "", "measure only rows whose name contains this")
+	growth := flag.String("growth", "", "also measure with tables of these sizes, such as 10000,1000000")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	b := &bench{binary: *binary, each: time.Duration(*seconds) * time.Second, rounds: *rounds, only: *profile, postgres: os.Getenv("HOLDFAST_TEST_POSTGRES")}
+	b := &bench{binary: *binary, each: time.Duration(*seconds) * time.Second, rounds: *rounds, only: *only, growths: *growth, postgres: os.Getenv("HOLDFAST_TEST_POSTGRES")}
 	if err := b.run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
@@ -43,6 +44,7 @@ type bench struct {
 	each     time.Duration
 	rounds   int
 	only     string
+	growths  string
 	dir      string
 }
 
@@ -54,7 +56,18 @@ func (b *bench) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(b.dir)) }()
-	return b.table(ctx)
+	var sizes []int
+	for _, s := range strings.FieldsFunc(b.growths, func(r rune) bool { return r == ',' }) {
+		n, err := strconv.Atoi(s)
+		if err != nil {
+			return fmt.Errorf("-growth: %q is no number", s)
+		}
+		sizes = append(sizes, n)
+	}
+	if err := b.table(ctx); err != nil || len(sizes) == 0 {
+		return err
+	}
+	return b.growth(ctx, sizes)
 }
 
 // sidecar is the program under test as a process of its own.

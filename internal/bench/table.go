@@ -54,9 +54,11 @@ func (b *bench) rows() []row {
 		row{"claim with an entity", 32, false, claim(`,"entity":"KEY","version":1`, false)},
 		row{"claim with a destination", 32, false, claim(`,"destination":"crm"`, false)},
 		row{"duplicate", 32, false, func(string) func(*bytes.Buffer, int, int) {
-			return func(out *bytes.Buffer, _, n int) {
+			return func(out *bytes.Buffer, caller, n int) {
 				var body bytes.Buffer
-				post(out, "/claim", false, claimBody(&body, "dup-"+strconv.Itoa(n%50), ""))
+				claimBody(&body, "dup-"+strconv.Itoa(n%50), "")
+				other := strings.Replace(body.String(), "812:0:0", strconv.Itoa(caller)+":"+strconv.Itoa(n)+":0", 1) // else it is its own lease
+				post(out, "/claim", false, []byte(other))
 			}
 		}},
 	)
