@@ -200,6 +200,11 @@ func (c *Claim) windowOver(now Instant, p Policy) bool {
 // leaseLive tells whether a worker holds the claim now.
 func (c *Claim) leaseLive(now Instant) bool { return c.Status == Processing && now < c.LeaseUntil }
 
+// effectOver tells whether an effect's lease ended without a report: it is unknown, even if nobody has noticed yet.
+func (c *Claim) effectOver(now Instant) bool {
+	return c.Status == Processing && c.Kind == Effect && now >= c.LeaseUntil
+}
+
 // lookLive tells whether a reconciler holds the claim now.
 func (c *Claim) lookLive(now Instant) bool { return c.Status == Unknown && now < c.LookUntil }
 

@@ -95,7 +95,7 @@ func (out *Ended) complete(row *Claim, e *Ending, now Instant) {
 	switch {
 	case !e.ByToken && row.leaseLive(now):
 		out.Err = &Refusal{LeaseLive, "a worker holds this claim: only its lease_token can complete it now", row}
-	case older && (row.Status == Processing || row.Status == Completed && row.DoneGrant > e.Token.Grant):
+	case older && (row.Status == Processing && !row.effectOver(now) || row.Status == Completed && row.DoneGrant > e.Token.Grant):
 		out.refuse(e, now, LeaseLost, "a newer attempt is being worked on or has completed: this receipt is kept in the history")
 		if row.Status == Processing || !sameResult(row.ResultID, e.ResultID) {
 			out.Alert = "a receipt came from an older attempt: the action may have happened twice"

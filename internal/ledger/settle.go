@@ -25,6 +25,10 @@ func Resolve(row *Claim, r *Resolution, p Policy, now Instant) (Ended, error) {
 	if row.Status == r.To && !rotate {
 		return out, nil
 	}
+	if settled := *row; !rotate && Settle(&settled, p, now, r.AuthorizedBy) && settled.Status == r.To {
+		out.Claim, out.Write = settled, true // time alone had brought it here
+		return out, nil
+	}
 	if rotate {
 		c.ProviderKey, c.WindowFrom = r.NewProviderKey, 0
 	}
@@ -110,6 +114,10 @@ func TakeLook(row *Claim, r *LookRequest, p Policy, now Instant) (out Ended, ok 
 
 // Settle brings an unknown claim whose window is over before a person, and tells whether it did.
 func Settle(c *Claim, p Policy, now Instant, by string) bool {
+	if c.effectOver(now) && c.windowOver(now, p) {
+		ExpireEffect(c, p, now, by)
+		return true
+	}
 	if c.Status != Unknown || !c.windowOver(now, p) {
 		return false
 	}

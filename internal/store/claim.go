@@ -116,14 +116,10 @@ func failAll[Q, A any](batch []*call[Q, A], err error) {
 }
 
 func (s *Store) facts(row *ledger.Claim, r *ledger.Request, now ledger.Instant) ledger.Facts {
-	source, destination := r.Key.Source, r.Destination
 	if row != nil {
-		source = row.Key.Source
-		if destination == "" {
-			destination = row.Destination
-		}
+		return ledger.Facts{Now: now, Policy: s.policyOf(row)} // as the sweeper judges it
 	}
-	return ledger.Facts{Now: now, Policy: s.policy.For(source, destination)}
+	return ledger.Facts{Now: now, Policy: s.policy.For(r.Key.Source, r.Destination)}
 }
 
 // claimStanding decides calls whose keys exist (or that are paused), and returns those whose rows moved meanwhile.
@@ -227,7 +223,7 @@ func (s *Store) decideUnderEntity(ctx context.Context, tx *sqlx.Tx, r *ledger.Re
 	now := s.clock.now()
 	f := s.facts(row, r, now)
 	if r.NeedsFacts(row, now) {
-		if f.Entity, err = s.entityFacts(ctx, tx, entityOf(row, r)); err != nil {
+		if f.Entity, err = s.entityFacts(ctx, tx, entityOf(row, r), now); err != nil {
 			return v, err
 		}
 	}
@@ -258,7 +254,7 @@ func entityOf(row *ledger.Claim, r *ledger.Request) entity {
 }
 
 // entityFacts takes the entity's lock and reads what else concerns it.
-func (s *Store) entityFacts(ctx context.Context, tx *sqlx.Tx, e entity) (*ledger.EntityFacts, error) {
+func (s *Store) entityFacts(ctx context.Context, tx *sqlx.Tx, e entity, now ledger.Instant) (*ledger.EntityFacts, error) {
 	if _, err := tx.ExecContext(ctx, tx.Rebind(`insert into entities (source, account, entity) values (?, ?, ?) on conflict do nothing`),
 		e.source, e.account, e.name); err != nil {
 		return nil, err
@@ -281,6 +277,9 @@ func (s *Store) entityFacts(ctx context.Context, tx *sqlx.Tx, e entity) (*ledger
 	others, err := selectClaims(ctx, tx, lean, leanSelect+
 		`where c.source = ? and c.account = ? and c.entity = ? and c.entity <> '' and c.status in ('processing', 'unknown')`, e.source, e.account, e.name)
 	for _, o := range others {
+		if ledger.Settle(&o, s.policyOf(&o), now, sweeper) {
+			continue // before a person, whether or not the sweeper has come by
+		}
 		f.Others = append(f.Others, ledger.Other{Key: o.Key, Kind: o.Kind, Status: o.Status, Version: o.Version, LeaseUntil: o.LeaseUntil})
 	}
 	return f, err

@@ -17,10 +17,15 @@ func (s *Store) End(ctx context.Context, e *ledger.Ending) (ledger.Ended, error)
 		out, err = s.alone(ctx, target(e), func(row *ledger.Claim, entity *ledger.EntityFacts, now ledger.Instant) (ledger.Ended, error) {
 			out, err := ledger.End(row, e, s.policyOf(row), now)
 			if err == nil && revives(row, e, now) && entity.Busy(row.Key, now) {
-				return out, &ledger.Refusal{Code: ledger.LeaseLost, Message: "the lease is over and the entity is being worked on under another key", Claim: row}
+				// The lease stays over; the reference is kept whatever the answer.
+				out.Claim.LeaseUntil, out.Changed, out.Write = row.LeaseUntil, false, out.Claim.Reference != row.Reference
+				out.Err = &ledger.Refusal{Code: ledger.LeaseLost, Message: "the lease is over and the entity is being worked on under another key", Claim: row}
 			}
 			return out, err
 		}, e, false)
+		if referenceTaken(err) {
+			err = errReferenceTaken
+		}
 	}
 	if err == nil && out.Err != nil {
 		err = out.Err
@@ -165,7 +170,7 @@ func (s *Store) onlyOne(ctx context.Context, tx *sqlx.Tx, t targets, fn settling
 	var facts *ledger.EntityFacts
 	if row.Entity != "" {
 		// Its lock comes before the row is written, as when it is claimed; otherwise the two could wait for each other.
-		if facts, err = s.entityFacts(ctx, tx, entity{row.Key.Source, row.Key.Account, row.Entity}); err != nil {
+		if facts, err = s.entityFacts(ctx, tx, entity{row.Key.Source, row.Key.Account, row.Entity}, s.clock.now()); err != nil {
 			return out, err
 		}
 	}

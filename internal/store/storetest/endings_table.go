@@ -27,7 +27,9 @@ func completeTable(w *world) {
 		// A newer attempt is processing.
 		{"complete r1", "processing", both, "older", "lease_lost kept alert"},
 		{"complete ", "processing", both, "older", "lease_lost kept alert"},
-		{"complete r1", "processing, over", both, "older", "lease_lost kept alert"},
+		{"complete r1", "processing, over", eventOnly, "older", "lease_lost kept alert"},
+		// The newer attempt of an effect whose lease is over is unknown, swept or not: it runs no more.
+		{"complete r1", "processing, over", effectOnly, "older", "completed changed"},
 		// A newer attempt is completed: alerted unless the result is equal.
 		{"complete r1", "completed", both, "older", "lease_lost kept"},
 		{"complete r2", "completed", both, "older", "lease_lost kept alert"},
