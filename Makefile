@@ -47,6 +47,10 @@ run: build ## build and start the sidecar on its embedded SQLite, data in ./data
 test: need-go need-cc ## run all fast tests, on SQLite and PostgreSQL, with the race detector (PKG=./... for a part)
 	@CGO_ENABLED=1 .ci/with-postgres $(GO) test -race -gcflags=all=-d=checkptr=0 -shuffle=on $(PKG)
 
+.PHONY: test-pooled
+test-pooled: need-go ## run the whole conformance suite behind PgBouncer in transaction mode too
+	@.ci/with-postgres $(GO) test -tags pooled -run TestPooled -count=1 ./internal/store
+
 .PHONY: test-short
 test-short: need-go ## the same without the race detector and without what takes long
 	@.ci/with-postgres $(GO) test -short -shuffle=on $(PKG)

@@ -3,6 +3,9 @@
 // The server is the one that HOLDFAST_TEST_POSTGRES names, as a postgres:// URL of a role that may create databases;
 // .ci/with-postgres starts a private one and sets the variable, and `make test` does both. A missing server fails the
 // test: skipping would let half of the product go untested without anybody noticing.
+//
+// HOLDFAST_TEST_PGBOUNCER names a PgBouncer in transaction mode before the same server, for [Pooled]; [NewPooler] starts
+// one that a test may break.
 package pgtest
 
 import (
@@ -20,7 +23,10 @@ import (
 	_ "github.com/lib/pq" // the driver "postgres"
 )
 
-const variable = "HOLDFAST_TEST_POSTGRES"
+const (
+	variable       = "HOLDFAST_TEST_POSTGRES"
+	poolerVariable = "HOLDFAST_TEST_PGBOUNCER"
+)
 
 // Schema returns the URL of a fresh, empty schema, by way of search_path; the schema is dropped when the test ends.
 //
@@ -48,7 +54,7 @@ func Database(tb testing.TB) string {
 // fresh creates an object of the given kind, has it dropped at the end, and returns the server's URL pointed at it.
 func fresh(tb testing.TB, kind, drop string, point func(u *url.URL, name string)) string {
 	tb.Helper()
-	u, err := parse(os.Getenv(variable))
+	u, err := parse(variable)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -64,13 +70,13 @@ func fresh(tb testing.TB, kind, drop string, point func(u *url.URL, name string)
 	}
 	// Lower case letters and digits only, so that the name needs no quotes.
 	name := "holdfast_test_" + strings.ToLower(rand.Text())
-	if err := exec(tb.Context(), db, "CREATE", kind, name, create); err != nil {
+	if err := run(tb.Context(), db, "CREATE", kind, name, create); err != nil {
 		tb.Fatalf("pgtest: %v", err)
 	}
 	tb.Cleanup(func() {
 		// The test's own context is cancelled before its cleanups run.
 		ctx := context.WithoutCancel(tb.Context())
-		if err := exec(ctx, db, "DROP", kind, name, drop); err != nil {
+		if err := run(ctx, db, "DROP", kind, name, drop); err != nil {
 			tb.Errorf("pgtest: %v", err)
 		}
 	})
@@ -78,7 +84,9 @@ func fresh(tb testing.TB, kind, drop string, point func(u *url.URL, name string)
 	return u.String()
 }
 
-func exec(ctx context.Context, db *sql.DB, words ...string) error {
+var serverOf = map[string]string{variable: "PostgreSQL", poolerVariable: "PgBouncer in transaction mode"}
+
+func run(ctx context.Context, db *sql.DB, words ...string) error {
 	// Enough for a slow disk, and short enough to name the statement before the whole test binary times out.
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -101,10 +109,12 @@ var server = sync.OnceValues(func() (*sql.DB, error) {
 	return db, nil
 })
 
-func parse(value string) (*url.URL, error) {
+// parse reads the address that a variable of the environment holds.
+func parse(variable string) (*url.URL, error) {
+	value := os.Getenv(variable)
 	if value == "" {
-		return nil, fmt.Errorf("pgtest: this test needs PostgreSQL and %s is not set: run `make test`, "+
-			"or `.ci/with-postgres go test ./…` for single packages", variable)
+		return nil, fmt.Errorf("pgtest: this test needs %s, and %s is not set: run `make test`, "+
+			"or `.ci/with-postgres go test ./…` for single packages", serverOf[variable], variable)
 	}
 	u, err := url.Parse(value)
 	if err != nil || (u.Scheme != "postgres" && u.Scheme != "postgresql") {

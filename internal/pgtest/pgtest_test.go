@@ -92,39 +92,47 @@ func TestFresh(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	t.Parallel()
 	for value, want := range map[string]string{
 		"":                                "make test",
 		"host=127.0.0.1 password=hunter2": "must be a URL",
 		"mysql://u:hunter2@127.0.0.1/db":  "must be a URL",
 		"postgres://u:hunter2@[::1/db":    "must be a URL",
 	} {
-		_, err := parse(value)
+		t.Setenv(variable, value)
+		_, err := parse(variable)
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("parse(%q) = %v, want an error with %s", value, err, want)
+			t.Errorf("parse of %q = %v, want an error with %s", value, err, want)
 		} else if strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("parse(%q) tells the password: %v", value, err)
+			t.Errorf("parse of %q tells the password: %v", value, err)
 		}
 	}
 	for _, value := range []string{"postgres://u:p@127.0.0.1:5432/db?sslmode=disable", "postgresql:///db?host=/tmp"} {
-		if u, err := parse(value); err != nil || u.String() != value {
-			t.Errorf("parse(%q) = %v, %v", value, u, err)
+		t.Setenv(variable, value)
+		if u, err := parse(variable); err != nil || u.String() != value {
+			t.Errorf("parse of %q = %v, %v", value, u, err)
 		}
 	}
 }
 
-// Without a server the test fails, with the advice that helps.
+// Without a server, or without the pooler, the test fails, with the advice that helps.
 func TestMissingServer(t *testing.T) {
-	t.Setenv(variable, "")
-	spy := &spy{TB: t}
-	done := make(chan struct{})
-	go func() { // Fatal ends the goroutine it is called in
-		defer close(done)
-		Schema(spy)
-	}()
-	<-done
-	if !strings.Contains(spy.fatal, "make test") {
-		t.Errorf("Schema said %q, want it to name `make test`", spy.fatal)
+	for name, fresh := range map[string]func(testing.TB){
+		variable:       func(tb testing.TB) { Schema(tb) },
+		poolerVariable: func(tb testing.TB) { Pooled(tb) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(name, "")
+			spy := &spy{TB: t}
+			done := make(chan struct{})
+			go func() { // Fatal ends the goroutine it is called in
+				defer close(done)
+				fresh(spy)
+			}()
+			<-done
+			if !strings.Contains(spy.fatal, "make test") || !strings.Contains(spy.fatal, name) {
+				t.Errorf("it said %q, want it to name `make test` and the variable", spy.fatal)
+			}
+		})
 	}
 }
 

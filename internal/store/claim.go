@@ -185,7 +185,7 @@ func (s *Store) decide(w *work, r *ledger.Request, paused pauses, now ledger.Ins
 
 // claimUnderEntity decides a claim that names an entity, under that entity's lock.
 func (s *Store) claimUnderEntity(ctx context.Context, r *ledger.Request) (v ledger.Verdict, err error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTime)
+	ctx, cancel := detached(ctx)
 	defer cancel()
 	for range tries {
 		err = s.inTx(ctx, func(tx *sqlx.Tx) (err error) {

@@ -104,9 +104,10 @@ func (s *Store) policyOf(c *ledger.Claim) ledger.Policy {
 	return s.policy.For(c.Key.Source, c.Destination)
 }
 
-// querier is a database or a transaction.
+// querier is a database, one connection of it, or a transaction.
 type querier interface {
-	sqlx.ExtContext
+	sqlx.QueryerContext
+	sqlx.ExecerContext
 	Rebind(query string) string
 }
 
@@ -154,8 +155,24 @@ func (s *Store) execPrepared(ctx context.Context, q querier, query string, args 
 	return q.ExecContext(ctx, query, args...)
 }
 
+// once runs a statement that writes and is its own transaction. database/sql sends a statement again when its
+// connection breaks, although it may have been carried out: the caller would then meet its own claim as somebody
+// else's. On one connection it is sent once, and without an answer what happened is not known.
+func (s *Store) once(ctx context.Context, fn func(q querier) error) error {
+	c, err := s.write.Connx(ctx)
+	if err != nil {
+		return err
+	}
+	if err = fn(c); s.kind(err) == kindAway {
+		// A server or pooler that went away took all connections with it; each would cost another batch.
+		s.write.SetMaxIdleConns(0)
+		s.write.SetMaxIdleConns(maxConnections)
+	}
+	return errors.Join(err, ignoreDone(c.Close()))
+}
+
 func ignoreDone(err error) error {
-	if errors.Is(err, sql.ErrTxDone) {
+	if errors.Is(err, sql.ErrTxDone) || errors.Is(err, sql.ErrConnDone) {
 		return nil
 	}
 	return err
@@ -181,8 +198,16 @@ func (s *Store) translate(err error) error {
 	return err
 }
 
+// detached gives a call its own time limit instead of its caller's patience: what is under way ends by itself. A
+// caller that hangs up would send the server a cancel request, at which some poolers fall over.
+func detached(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), callTime)
+}
+
 // Ready is part of ledger.Store.
 func (s *Store) Ready(ctx context.Context) error {
+	ctx, cancel := detached(ctx)
+	defer cancel()
 	var one int
 	if err := s.read.GetContext(ctx, &one, `select count(*) from (select 1 from claims limit 1) as c`); err != nil {
 		return s.translate(err)

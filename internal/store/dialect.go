@@ -44,7 +44,7 @@ var postgres = dialect{
 	batches:   2,
 	kindOf:    postgresKind,
 	// A transaction's lock, never a session's: a pooler would leave that one on a connection of somebody else.
-	lockMigrations: `select pg_advisory_xact_lock(5064195174101001025)`,
+	lockMigrations: `select pg_try_advisory_xact_lock(5064195174101001025)`,
 	now:            `select cast(extract(epoch from clock_timestamp()) * 1000000 as bigint)`,
 }
 
@@ -110,7 +110,14 @@ func referenceTaken(err error) bool {
 
 // poolerParameters are what Supabase, Prisma and others put into connection strings for their own clients;
 // PostgreSQL would refuse them as settings. The driver refuses most date styles, and no date ever comes as text.
-var poolerParameters = []string{"pgbouncer", "supa", "connection_limit", "pool_timeout", "pool_mode", "statement_cache_mode", "prepareThreshold", "datestyle"}
+var poolerParameters = []string{
+	"prepared_statements", "prepare_threshold", "preferQueryMode", "default_query_exec_mode", "statement_cache_capacity", "statement_cache_size",
+	"socket_timeout", "uselibpqcompat", "workaround", "keepalives", "gssencmode", "sslcompression",
+	"pgbouncer", "supa", "connection_limit", "pool_timeout", "pool_mode", "statement_cache_mode", "prepareThreshold", "datestyle",
+}
+
+// maxConnections are open to PostgreSQL at once.
+const maxConnections = 16
 
 // openPostgres connects so that it works through a pooler in transaction mode: binary_parameters sends each
 // statement and its arguments in one round trip, without a prepared statement that another client could meet.
@@ -132,8 +139,8 @@ func (s *Store) openPostgres(dsn string) error {
 	if err != nil {
 		return errors.New("is not a valid postgres:// address")
 	}
-	db.SetMaxOpenConns(16)
-	db.SetMaxIdleConns(16)
+	db.SetMaxOpenConns(maxConnections)
+	db.SetMaxIdleConns(maxConnections)
 	db.SetConnMaxIdleTime(5 * time.Minute)
 	s.dialect, s.write, s.read = postgres, db, db
 	return nil

@@ -144,7 +144,7 @@ type settling func(*ledger.Claim, *ledger.EntityFacts, ledger.Instant) (ledger.E
 // alone applies fn to one claim in its own transaction, under the lock of its entity if it has one.
 // e is the report, where there is one; audit puts the transition into the history at once.
 func (s *Store) alone(ctx context.Context, t targets, fn settling, e *ledger.Ending, audit bool) (out ledger.Ended, err error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTime)
+	ctx, cancel := detached(ctx)
 	defer cancel()
 	for range tries {
 		err = s.inTx(ctx, func(tx *sqlx.Tx) (err error) {

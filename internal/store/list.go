@@ -11,6 +11,8 @@ import (
 
 // Get is part of ledger.Store.
 func (s *Store) Get(ctx context.Context, id string) (ledger.Claim, []ledger.HistoryEntry, error) {
+	ctx, cancel := detached(ctx)
+	defer cancel()
 	rows, err := selectClaims(ctx, s.read, claimColumns, fullSelect+"where c.id = ?", id)
 	if err != nil {
 		return ledger.Claim{}, nil, s.translate(err)
@@ -76,6 +78,8 @@ func (f *filter) sql(order string, limit int) string {
 
 // List is part of ledger.Store. Ids are made in the order of time, so they serve as the cursor.
 func (s *Store) List(ctx context.Context, q ledger.ClaimFilter) ([]ledger.Claim, string, error) {
+	ctx, cancel := detached(ctx)
+	defer cancel()
 	var f filter
 	f.text("c.status", string(q.Status))
 	f.text("c.source", q.Source)
@@ -99,6 +103,8 @@ func (s *Store) List(ctx context.Context, q ledger.ClaimFilter) ([]ledger.Claim,
 
 // History is part of ledger.Store.
 func (s *Store) History(ctx context.Context, q ledger.HistoryFilter) ([]ledger.HistoryEntry, string, error) {
+	ctx, cancel := detached(ctx)
+	defer cancel()
 	var f filter
 	f.text("h.claim_id", q.ClaimID)
 	f.text("h.by_name", q.By)

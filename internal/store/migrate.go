@@ -22,6 +22,9 @@ type MigrationState struct {
 // migrationTime bounds how long a replica waits for another one's migrations.
 const migrationTime = 2 * time.Minute
 
+// migrationWait is how long a replica waits before it looks again whether another one is done.
+const migrationWait = 100 * time.Millisecond
+
 // migrationTries is how often a process that lost a step to another one looks again.
 const migrationTries = 5
 
@@ -93,15 +96,27 @@ func (s *Store) Migrations(ctx context.Context) ([]MigrationState, error) {
 }
 
 // underMigrationLock keeps replicas that start together apart. The lock is a transaction's, which works through
-// a pooler and ends with the process that holds it.
+// a pooler and ends with the process that holds it. Whoever does not get it lets its connection go before it asks
+// again: in a small pool, those that wait would keep from the holder the second one that it migrates with.
 func (s *Store) underMigrationLock(ctx context.Context, fn func() error) error {
 	if s.dialect.lockMigrations == "" {
 		return fn()
 	}
-	return s.inTx(ctx, func(tx *sqlx.Tx) error {
-		if _, err := tx.ExecContext(ctx, s.dialect.lockMigrations); err != nil {
+	for {
+		var got bool
+		err := s.inTx(ctx, func(tx *sqlx.Tx) error {
+			if err := tx.GetContext(ctx, &got, s.dialect.lockMigrations); err != nil || !got {
+				return err
+			}
+			return fn()
+		})
+		if err != nil || got {
 			return err
 		}
-		return fn()
-	})
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(migrationWait):
+		}
+	}
 }

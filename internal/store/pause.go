@@ -57,6 +57,8 @@ func selectPauses(ctx context.Context, q querier) ([]ledger.Pause, error) {
 
 // Pauses is part of ledger.Store. Pauses whose end has passed are left out.
 func (s *Store) Pauses(ctx context.Context) ([]ledger.Pause, error) {
+	ctx, cancel := detached(ctx)
+	defer cancel()
 	all, err := selectPauses(ctx, s.read)
 	now := s.clock.now()
 	out := all[:0]

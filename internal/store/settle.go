@@ -14,7 +14,7 @@ const sweeper = "holdfast"
 
 // LeaseUnknown is part of ledger.Store. An owner that asks again gets what it has not reported yet.
 func (s *Store) LeaseUnknown(ctx context.Context, r *ledger.LookRequest) ([]ledger.Claim, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTime)
+	ctx, cancel := detached(ctx)
 	defer cancel()
 	if _, err := s.expireEffects(ctx, r.CallerKey); err != nil {
 		return nil, s.translate(err)

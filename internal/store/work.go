@@ -112,7 +112,10 @@ func (s *Store) apply(ctx context.Context, w *work) (stood func(id string) bool,
 	}
 	var written map[string]bool
 	if len(w.inserts)+len(w.notes) == 0 && s.dialect.name == postgres.name {
-		written, err = s.update(ctx, s.write, w.list()) // one statement is its own transaction
+		err = s.once(ctx, func(q querier) (err error) {
+			written, err = s.update(ctx, q, w.list())
+			return err
+		})
 	} else {
 		err = s.inTx(ctx, func(tx *sqlx.Tx) (err error) {
 			written, err = s.writeSome(ctx, tx, w)

@@ -81,16 +81,18 @@ func (s *Store) insertPlain(ctx context.Context, rows []ledger.Claim, now ledger
 	case s.dialect.name == sqliteDialect.name:
 		return s.insertPlainSQLite(ctx, rows, now)
 	case len(rows) == 1:
-		var ids []string
-		err := sqlx.SelectContext(ctx, s.write, &ids, insertOnePostgres, append(plainArgs(&rows[0]), int64(now))...)
-		return set(ids), err
+		return s.insertOnce(ctx, insertOnePostgres, append(plainArgs(&rows[0]), int64(now)))
 	}
 	u := arrays{args: []any{int64(now)}, types: []string{"?"}}
 	for _, col := range plainColumns {
 		addTo(&u, rows, col.name, col.field)
 	}
+	return s.insertOnce(ctx, grantPostgres, u.args)
+}
+
+func (s *Store) insertOnce(ctx context.Context, query string, args []any) (map[string]bool, error) {
 	var ids []string
-	err := sqlx.SelectContext(ctx, s.write, &ids, grantPostgres, u.args...)
+	err := s.once(ctx, func(q querier) error { return sqlx.SelectContext(ctx, q, &ids, query, args...) })
 	return set(ids), err
 }
 

@@ -33,7 +33,8 @@ func (l *Loop) Start() {
 	go l.run(ctx, l.done)
 }
 
-// Stop ends the loop and waits for the pass under way. It may be called twice, or without Start.
+// Stop ends the loop and waits for the pass under way, which is not broken off. It may be called twice, or without
+// Start.
 func (l *Loop) Stop() {
 	l.mu.Lock()
 	cancel, done := l.cancel, l.done
@@ -63,9 +64,9 @@ func (l *Loop) run(ctx context.Context, done chan struct{}) {
 const passTime = time.Minute
 
 func (l *Loop) once(ctx context.Context) {
-	limited, cancel := context.WithTimeout(ctx, passTime)
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), passTime)
 	defer cancel()
-	if err := l.Pass(limited); err != nil && ctx.Err() == nil {
+	if err := l.Pass(limited); err != nil {
 		l.Log.Warn("a pass failed and will be tried again", "worker", l.Name, "cause", err)
 	}
 }
