@@ -81,6 +81,23 @@ func End(row *Claim, e *Ending, p Policy, now Instant) (Ended, error) {
 	return out, nil
 }
 
+// Revives tells whether a report gives the lease of an event with an entity new life after its end.
+func (e *Ending) Revives(row *Claim, now Instant) bool {
+	return e.Verb == Extend && row.Status == Processing && row.Kind == Event && row.Entity != "" && now >= row.LeaseUntil
+}
+
+// EndUnderEntity is End where the claim's entity is locked and known: a lease that is over is not revived beside
+// another version that was let in meanwhile. facts is nil for a claim without an entity.
+func EndUnderEntity(row *Claim, e *Ending, p Policy, facts *EntityFacts, now Instant) (Ended, error) {
+	out, err := End(row, e, p, now)
+	if err == nil && out.Err == nil && facts != nil && e.Revives(row, now) && facts.Busy(row.Key, now) {
+		// The lease stays over; the reference is kept whatever the answer.
+		out.Claim.LeaseUntil, out.Changed, out.Write = row.LeaseUntil, false, out.Claim.Reference != row.Reference
+		out.Err = &Refusal{LeaseLost, "the lease is over and the entity is being worked on under another key", row}
+	}
+	return out, err
+}
+
 // keepReference keeps the destination's own id whatever becomes of the report. The newest worker's word
 // replaces an older one; a late report only fills a gap.
 func (out *Ended) keepReference(row *Claim, e *Ending) {

@@ -1,6 +1,9 @@
 package ledger
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Store keeps claims. Every method is one transaction, or several that are each complete by themselves;
 // nothing is answered before it is durable. Errors are *Refusal, ErrNotFound, ErrUnavailable (also when the
@@ -82,6 +85,22 @@ type Pause struct {
 	Reason       string
 	Since        Instant
 	Until        Instant // 0: until it is cleared
+}
+
+// PauseWait is how long pauses, by scope, hold a request of these scopes back: until the longest ends, at most 300
+// seconds at a time, so that a caller notices when a person lets work go on.
+func PauseWait(pauses map[string]Pause, scopes []string, now Instant) (wait time.Duration) {
+	for _, scope := range scopes {
+		pause, ok := pauses[scope]
+		switch {
+		case !ok || pause.Until != 0 && pause.Until <= now:
+		case pause.Until == 0:
+			wait = MaxPauseWaitSeconds * time.Second
+		default:
+			wait = max(wait, min(pause.Until.Sub(now), MaxPauseWaitSeconds*time.Second))
+		}
+	}
+	return wait
 }
 
 // Scopes are the pauses that concern a request.

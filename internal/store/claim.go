@@ -172,7 +172,7 @@ func (s *Store) decide(w *work, r *ledger.Request, paused pauses, now ledger.Ins
 		return ledger.Verdict{}, errNeedsFacts
 	}
 	f := s.facts(row, r, now)
-	f.Pause = paused.wait(r.Scopes(row), now)
+	f.Pause = ledger.PauseWait(paused, r.Scopes(row), now)
 	v, err := ledger.Decide(row, r, f)
 	switch {
 	case err != nil:
@@ -231,7 +231,7 @@ func (s *Store) decideUnderEntity(ctx context.Context, tx *sqlx.Tx, r *ledger.Re
 	if err != nil {
 		return v, err
 	}
-	f.Pause = paused.wait(r.Scopes(row), now)
+	f.Pause = ledger.PauseWait(paused, r.Scopes(row), now)
 	if v, err = ledger.Decide(row, r, f); err != nil || !v.Changed {
 		return v, err
 	}

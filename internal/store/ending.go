@@ -15,13 +15,7 @@ func (s *Store) End(ctx context.Context, e *ledger.Ending) (ledger.Ended, error)
 	out, err := s.endings.do(ctx, e, len(e.Result))
 	if errors.Is(err, errNeedsFacts) {
 		out, err = s.alone(ctx, target(e), func(row *ledger.Claim, entity *ledger.EntityFacts, now ledger.Instant) (ledger.Ended, error) {
-			out, err := ledger.End(row, e, s.policyOf(row), now)
-			if err == nil && revives(row, e, now) && entity.Busy(row.Key, now) {
-				// The lease stays over; the reference is kept whatever the answer.
-				out.Claim.LeaseUntil, out.Changed, out.Write = row.LeaseUntil, false, out.Claim.Reference != row.Reference
-				out.Err = &ledger.Refusal{Code: ledger.LeaseLost, Message: "the lease is over and the entity is being worked on under another key", Claim: row}
-			}
-			return out, err
+			return ledger.EndUnderEntity(row, e, s.policyOf(row), entity, now)
 		}, e, false)
 		if referenceTaken(err) {
 			err = errReferenceTaken
@@ -31,12 +25,6 @@ func (s *Store) End(ctx context.Context, e *ledger.Ending) (ledger.Ended, error)
 		err = out.Err
 	}
 	return out, s.translate(err)
-}
-
-// revives tells whether an ending gives an event's lease new life after its end. Where an entity is concerned,
-// another of its versions may have been let in meanwhile.
-func revives(row *ledger.Claim, e *ledger.Ending, now ledger.Instant) bool {
-	return e.Verb == ledger.Extend && row.Status == ledger.Processing && row.Entity != "" && now >= row.LeaseUntil
 }
 
 type endingCall = call[*ledger.Ending, ledger.Ended]
@@ -119,7 +107,7 @@ func (s *Store) end(w *work, e *ledger.Ending, now ledger.Instant) (ledger.Ended
 	if err != nil {
 		return ledger.Ended{}, err
 	}
-	if out.Changed && (out.Claim.Status == ledger.Completed && out.Claim.Entity != "" || revives(row, e, now)) {
+	if out.Changed && (out.Claim.Status == ledger.Completed && out.Claim.Entity != "" || e.Revives(row, now)) {
 		return ledger.Ended{}, errNeedsFacts
 	}
 	w.note(e, &out)

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/jmoiron/sqlx"
 
@@ -11,7 +10,7 @@ import (
 )
 
 // pauses are those in force, by scope.
-type pauses map[string]ledger.Pause
+type pauses = map[string]ledger.Pause
 
 func (s *Store) readPauses(ctx context.Context, q querier) (pauses, error) {
 	list, err := selectPauses(ctx, q)
@@ -20,23 +19,6 @@ func (s *Store) readPauses(ctx context.Context, q querier) (pauses, error) {
 		out[p.Scope] = p
 	}
 	return out, err
-}
-
-// wait is how long a request of these scopes is held back: until the longest pause ends, at most 300 seconds at
-// a time, so that a caller notices when a person lets work go on.
-func (p pauses) wait(scopes []string, now ledger.Instant) time.Duration {
-	var wait time.Duration
-	for _, scope := range scopes {
-		pause, ok := p[scope]
-		switch {
-		case !ok || pause.Until != 0 && pause.Until <= now:
-		case pause.Until == 0:
-			wait = ledger.MaxPauseWaitSeconds * time.Second
-		default:
-			wait = max(wait, min(pause.Until.Sub(now), ledger.MaxPauseWaitSeconds*time.Second))
-		}
-	}
-	return wait
 }
 
 func selectPauses(ctx context.Context, q querier) ([]ledger.Pause, error) {
