@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net/http"
 )
 
 // growth measures what a full table costs: the same load in turns on a database with n claims and on one that
@@ -37,26 +38,26 @@ func (b *bench) growth(ctx context.Context, sizes []int) (err error) {
 			return err
 		}
 		have = n
-		if err := b.compare(n, large.addr, small.addr); err != nil {
+		if err := b.compare(ctx, n, large, small); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (b *bench) compare(n int, large, small string) error {
-	plain := b.rows()[2] // 32 callers
+func (b *bench) compare(ctx context.Context, n int, large, small *sidecar) error {
+	plain := row{"claim", 32, false, http.StatusOK, claims("", false)}
 	var ours, theirs, ratios, commits []float64
 	for range b.rounds {
 		commit, err := b.commitCost()
 		if err != nil {
 			return err
 		}
-		big, err := b.once(plain, large)
+		big, _, err := b.once(ctx, plain, large)
 		if err != nil {
 			return err
 		}
-		fresh, err := b.once(plain, small)
+		fresh, _, err := b.once(ctx, plain, small)
 		if err != nil {
 			return err
 		}

@@ -19,7 +19,9 @@ type load struct {
 	callers int
 	fresh   bool // a new connection for each call, as n8n does it
 	time    time.Duration
-	// request writes the nth request of a caller; answer, if set, is shown what came back.
+	status  int // what is a good answer
+	// request writes the nth request of a caller, or nothing when it has no more; answer, if set, is shown what
+	// came back.
 	request func(b *bytes.Buffer, caller, n int)
 	answer  func(caller int, body []byte)
 }
@@ -29,7 +31,7 @@ type result struct {
 	answers  int
 	rate     float64 // answers a second
 	p50, p99 time.Duration
-	bad      int64 // answers other than 200
+	bad      int64 // answers of another status
 }
 
 func (l *load) run() (result, error) {
@@ -83,12 +85,14 @@ func (l *load) caller(caller int, end time.Time, bad *atomic.Int64) (took []time
 			}
 		}
 		req.Reset()
-		l.request(&req, caller, n)
+		if l.request(&req, caller, n); req.Len() == 0 {
+			return took, nil
+		}
 		status, body, err := c.call(req.Bytes())
 		if err != nil {
 			return took, err
 		}
-		if status != 200 {
+		if status != l.status {
 			bad.Add(1)
 		}
 		if l.answer != nil {

@@ -134,19 +134,6 @@ func (s *sidecar) memory() float64 {
 	return 0
 }
 
-// processor is the processor time that the sidecar has used.
-func (s *sidecar) processor() time.Duration {
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(s.cmd.Process.Pid) + "/stat")
-	if err != nil {
-		return 0
-	}
-	_, rest, _ := strings.Cut(string(stat), ") ") // the name in brackets may hold blanks
-	f := strings.Fields(rest)
-	user, _ := strconv.Atoi(f[11])
-	system, _ := strconv.Atoi(f[12])
-	return time.Duration(user+system) * 10 * time.Millisecond // in ticks of a hundredth of a second
-}
-
 // commitCost is the median time of one fdatasync after a small write, on the disk of the temporary folder.
 func (b *bench) commitCost() (time.Duration, error) {
 	f, err := os.Create(filepath.Join(b.dir, "probe"))

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
@@ -32,37 +33,71 @@ type row struct {
 	name    string
 	callers int
 	fresh   bool
-	request func(run string) func(b *bytes.Buffer, caller, n int)
+	status  int
+	// request gives the requests of one round; before it the sidecar at addr may be made ready for them.
+	request func(addr, run string) (func(b *bytes.Buffer, caller, n int), error)
 }
 
 func (b *bench) rows() []row {
-	claim := func(extra string, fresh bool) func(string) func(*bytes.Buffer, int, int) {
-		return func(run string) func(*bytes.Buffer, int, int) {
-			return func(out *bytes.Buffer, caller, n int) {
-				var body bytes.Buffer
-				key := run + "-" + strconv.Itoa(caller) + "-" + strconv.Itoa(n)
-				post(out, "/claim", fresh, claimBody(&body, key, strings.ReplaceAll(extra, "KEY", key)))
-			}
-		}
-	}
 	var out []row
 	for _, callers := range []int{1, 8, 32, 96} {
-		out = append(out, row{"claim", callers, false, claim("", false)})
+		out = append(out, row{"claim", callers, false, http.StatusOK, claims("", false)}, row{"complete", callers, false, http.StatusOK, b.completes(callers)})
 	}
-	out = append(out,
-		row{"claim, a new connection each", 32, true, claim("", true)},
-		row{"claim with an entity", 32, false, claim(`,"entity":"KEY","version":1`, false)},
-		row{"claim with a destination", 32, false, claim(`,"destination":"crm"`, false)},
-		row{"duplicate", 32, false, func(string) func(*bytes.Buffer, int, int) {
-			return func(out *bytes.Buffer, caller, n int) {
-				var body bytes.Buffer
-				claimBody(&body, "dup-"+strconv.Itoa(n%50), "")
-				other := strings.Replace(body.String(), "812:0:0", strconv.Itoa(caller)+":"+strconv.Itoa(n)+":0", 1) // else it is its own lease
-				post(out, "/claim", false, []byte(other))
-			}
-		}},
+	return append(out,
+		row{"claim, a new connection each", 32, true, http.StatusOK, claims("", true)},
+		row{"claim with an entity", 32, false, http.StatusOK, claims(`,"entity":"KEY","version":1`, false)},
+		row{"claim with a destination", 32, false, http.StatusOK, claims(`,"destination":"crm"`, false)},
+		row{"duplicate", 32, false, http.StatusOK, always(func(caller, n int) []byte {
+			var body bytes.Buffer
+			claimBody(&body, "dup-"+strconv.Itoa(n%50), "") // another owner each time, else it is its own lease
+			return []byte(strings.Replace(body.String(), "812:0:0", strconv.Itoa(caller)+":"+strconv.Itoa(n)+":0", 1))
+		})},
+		row{"refused before the database", 32, false, http.StatusUnprocessableEntity, always(func(int, int) []byte {
+			var body bytes.Buffer
+			return claimBody(&body, "order-", "")
+		})},
 	)
-	return out
+}
+
+func claims(extra string, fresh bool) func(addr, run string) (func(*bytes.Buffer, int, int), error) {
+	return func(_, run string) (func(*bytes.Buffer, int, int), error) {
+		return func(out *bytes.Buffer, caller, n int) {
+			var body bytes.Buffer
+			key := run + "-" + strconv.Itoa(caller) + "-" + strconv.Itoa(n)
+			post(out, "/claim", fresh, claimBody(&body, key, strings.ReplaceAll(extra, "KEY", key)))
+		}, nil
+	}
+}
+
+// always claims with a body that needs no preparation.
+func always(body func(caller, n int) []byte) func(addr, run string) (func(*bytes.Buffer, int, int), error) {
+	return func(string, string) (func(*bytes.Buffer, int, int), error) {
+		return func(out *bytes.Buffer, caller, n int) { post(out, "/claim", false, body(caller, n)) }, nil
+	}
+}
+
+var leaseToken = regexp.MustCompile(`"lease_token":"([^"]+)"`)
+
+// completes claims first, for as long as the round will take, and then ends those claims.
+func (b *bench) completes(callers int) func(addr, run string) (func(*bytes.Buffer, int, int), error) {
+	return func(addr, run string) (func(*bytes.Buffer, int, int), error) {
+		request, err := claims("", false)(addr, run)
+		if err != nil {
+			return nil, err
+		}
+		tokens := make([][]string, callers)
+		l := &load{addr: addr, callers: callers, time: b.each, status: http.StatusOK, request: request, answer: func(caller int, body []byte) {
+			if m := leaseToken.FindSubmatch(body); m != nil {
+				tokens[caller] = append(tokens[caller], string(m[1]))
+			}
+		}}
+		_, err = l.run()
+		return func(out *bytes.Buffer, caller, n int) {
+			if n < len(tokens[caller]) {
+				post(out, "/complete", false, fmt.Appendf(nil, `{"lease_token":%q,"result_id":"ch_3Qa","result":{"status":"paid","amount":125000}}`, tokens[caller][n]))
+			}
+		}, err
+	}
 }
 
 func (b *bench) table(ctx context.Context) (err error) {
@@ -93,7 +128,7 @@ func (b *bench) table(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, lite.stop()) }()
 	fmt.Printf("idle memory: PostgreSQL %.0f MiB, SQLite %.0f MiB\n", pg.memory(), lite.memory())
-	fmt.Printf("%-30s %7s  %9s %9s %6s  %8s %8s  %7s  %9s  %9s\n", "", "callers", "holdfast", "pgbench", "ratio", "p50 ms", "p99 ms", "cpu us", "SQLite", "commit ms")
+	fmt.Printf("%-30s %7s  %9s %9s %6s  %8s %8s  %7s %6s %5s  %9s  %9s\n", "", "callers", "holdfast", "pgbench", "ratio", "p50 ms", "p99 ms", "cpu us", "allocs", "KiB", "SQLite", "commit ms")
 	for _, r := range b.rows() {
 		if !strings.Contains(r.name+" "+strconv.Itoa(r.callers), b.only) {
 			continue
@@ -108,42 +143,54 @@ func (b *bench) table(ctx context.Context) (err error) {
 
 // measure prints one row: the load on PostgreSQL and pgbench in turns, then SQLite.
 func (b *bench) measure(ctx context.Context, r row, pg, lite *sidecar, baseline string) error {
-	var ours, theirs, ratios, sqlites, commits, costs []float64
+	var ours, theirs, ratios, sqlites, commits, costs, allocs, bytes []float64
 	var p50s, p99s []time.Duration
 	for range b.rounds {
 		commit, err := b.commitCost()
 		if err != nil {
 			return err
 		}
-		before := pg.processor()
-		got, err := b.once(r, pg.addr)
+		got, used, err := b.once(ctx, r, pg)
 		if err != nil {
 			return err
 		}
-		costs = append(costs, float64((pg.processor()-before).Microseconds())/float64(got.answers))
 		base, err := b.pgbench(ctx, baseline, r.callers)
 		if err != nil {
 			return err
 		}
-		local, err := b.once(r, lite.addr)
+		local, _, err := b.once(ctx, r, lite)
 		if err != nil {
 			return err
 		}
+		each := float64(got.answers)
+		costs, allocs, bytes = append(costs, used.processor/each), append(allocs, used.allocs/each), append(bytes, used.bytes/each)
 		ours, theirs, ratios, sqlites = append(ours, got.rate), append(theirs, base), append(ratios, got.rate/base), append(sqlites, local.rate)
 		p50s, p99s, commits = append(p50s, got.p50), append(p99s, got.p99), append(commits, float64(commit.Microseconds())/1000)
 	}
-	fmt.Printf("%-30s %7d  %9.0f %9.0f %6.2f  %8.2f %8.2f  %7.0f  %9.0f  %9.2f\n", r.name, r.callers, median(ours), median(theirs), median(ratios),
-		median(p50s).Seconds()*1000, median(p99s).Seconds()*1000, median(costs), median(sqlites), median(commits))
+	fmt.Printf("%-30s %7d  %9.0f %9.0f %6.2f  %8.2f %8.2f  %7.0f %6.0f %5.0f  %9.0f  %9.2f\n", r.name, r.callers, median(ours), median(theirs), median(ratios),
+		median(p50s).Seconds()*1000, median(p99s).Seconds()*1000, median(costs)*1e6, median(allocs), median(bytes)/1024, median(sqlites), median(commits))
 	return nil
 }
 
-func (b *bench) once(r row, addr string) (result, error) {
-	l := &load{addr: addr, callers: r.callers, fresh: r.fresh, time: b.each, request: r.request(uuid.NewString()[:8])}
-	got, err := l.run()
-	if err == nil && got.bad > 0 {
-		err = fmt.Errorf("%d answers were not 200", got.bad)
+// once runs the load of a row against a sidecar, and tells what it cost there.
+func (b *bench) once(ctx context.Context, r row, s *sidecar) (got result, used usage, err error) {
+	request, err := r.request(s.addr, uuid.NewString()[:8])
+	if err != nil {
+		return got, used, err
 	}
-	return got, err
+	before, err := s.usage(ctx)
+	if err != nil {
+		return got, used, err
+	}
+	l := &load{addr: s.addr, callers: r.callers, fresh: r.fresh, time: b.each, status: r.status, request: request}
+	if got, err = l.run(); err != nil {
+		return got, used, err
+	}
+	if got.bad > 0 {
+		return got, used, fmt.Errorf("%d answers had not the status %d", got.bad, r.status)
+	}
+	after, err := s.usage(ctx)
+	return got, after.less(before), err
 }
 
 // insertScript is the baseline: the row of a plain claim, written by hand.

@@ -125,7 +125,7 @@ func (s *Store) facts(row *ledger.Claim, r *ledger.Request, now ledger.Instant) 
 // claimStanding decides calls whose keys exist (or that are paused), and returns those whose rows moved meanwhile.
 func (s *Store) claimStanding(ctx context.Context, batch []*claimCall) []*claimCall {
 	alone := func(one []*claimCall) []*claimCall { return s.claimStanding(ctx, one) }
-	rows, err := claimTargets(batch).read(ctx, s.write)
+	rows, err := s.readTargets(ctx, s.write, claimTargets(batch))
 	if err != nil {
 		return failed(batch, err, s.dialect.kindOf(err), alone)
 	}
@@ -211,7 +211,7 @@ func (s *Store) decideUnderEntity(ctx context.Context, tx *sqlx.Tx, r *ledger.Re
 	if r.ClaimID != "" {
 		t = targets{ids: []string{r.ClaimID}}
 	}
-	rows, err := t.read(ctx, tx)
+	rows, err := s.readTargets(ctx, tx, t)
 	if err != nil {
 		return v, err
 	}

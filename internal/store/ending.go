@@ -48,7 +48,7 @@ func (s *Store) endSome(ctx context.Context, batch []*endingCall) []*endingCall 
 		one := target(c.q)
 		t.ids, t.keys, t.references = append(t.ids, one.ids...), append(t.keys, one.keys...), append(t.references, one.references...)
 	}
-	rows, err := t.read(ctx, s.write)
+	rows, err := s.readTargets(ctx, s.write, t)
 	if err != nil {
 		return failed(batch, err, s.dialect.kindOf(err), alone)
 	}
@@ -147,7 +147,7 @@ func (s *Store) alone(ctx context.Context, t targets, fn settling, e *ledger.End
 }
 
 func (s *Store) onlyOne(ctx context.Context, tx *sqlx.Tx, t targets, fn settling, e *ledger.Ending, audit bool) (out ledger.Ended, err error) {
-	rows, err := t.read(ctx, tx)
+	rows, err := s.readTargets(ctx, tx, t)
 	if err != nil {
 		return out, err
 	}

@@ -344,7 +344,7 @@ func TestLostAnswers(t *testing.T) {
 	if out, err := s.End(t.Context(), ending(ledger.Complete, &c)); !errors.Is(err, ledger.ErrUnavailable) && (err != nil || out.Claim.Status != ledger.Completed) {
 		t.Errorf("a receipt whose answer was lost: %s, %v", out.Claim.Status, err)
 	}
-	w.loseOnce("insert into claims")
+	w.loseOnce("select holdfast_grant_one(")
 	v, err = s.Claim(t.Context(), ask("new"))
 	right(t, "a new claim", v, err)
 

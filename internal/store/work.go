@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
 
 	"holdfast/internal/ledger"
 )
@@ -18,40 +19,75 @@ type targets struct {
 
 type reference struct{ source, reference string }
 
-// read fetches the rows, without their payloads and without locks: writing repeats the revision that was read.
-func (t targets) read(ctx context.Context, q querier) ([]ledger.Claim, error) {
-	var where []string
-	var args []any
-	if len(t.ids) > 0 {
-		where = append(where, "c.id in (?"+strings.Repeat(", ?", len(t.ids)-1)+")")
-		for _, id := range t.ids {
-			args = append(args, id)
+// readTargets fetches the rows, without their payloads and without locks: writing repeats the revision that was
+// read. One query for each kind of address: their union would keep both databases from their indexes.
+func (s *Store) readTargets(ctx context.Context, q querier, t targets) (out []ledger.Claim, err error) {
+	read := func(query string, args []any) {
+		if err == nil && len(args) > 0 {
+			var rows []ledger.Claim
+			rows, err = selectClaims(ctx, q, lean, query, args...)
+			out = append(out, rows...)
 		}
 	}
-	if len(t.keys) > 0 {
-		where = append(where, "(c.source, c.account, c.idempotency_key, c.step) in (values (?, ?, ?, ?)"+
-			strings.Repeat(", (?, ?, ?, ?)", len(t.keys)-1)+")")
-		for _, k := range t.keys {
-			args = append(args, k.Source, k.Account, k.IdempotencyKey, k.Step)
+	var ids, references []any
+	for _, id := range t.ids {
+		ids = append(ids, id)
+	}
+	for _, r := range t.references {
+		references = append(references, r.source, r.reference)
+	}
+	read(leanSelect+"where c.id in ("+repeated("?", len(t.ids))+")", ids)
+	keys := distinct(t.keys) // a provider that repeats itself sends the same key many times at once
+	if s.dialect.name == postgres.name {
+		read(findPostgres, keyArrays(keys))
+	} else {
+		read(leanSelect+"where (c.source, c.account, c.idempotency_key, c.step) in (values "+repeated("(?, ?, ?, ?)", len(keys))+")", keyList(keys))
+	}
+	read(leanSelect+"where c.reference <> '' and (c.source, c.reference) in (values "+repeated("(?, ?)", len(t.references))+")", references)
+	return out, err
+}
+
+// findPostgres reads by keys with a plan that is kept; see migration 0004.
+var findPostgres = "select " + names(lean, "c.") + " from holdfast_find($1, $2, $3, $4) as c"
+
+func repeated(text string, n int) string {
+	return strings.TrimSuffix(strings.Repeat(text+", ", n), ", ")
+}
+
+func distinct(keys []ledger.Key) []ledger.Key {
+	if len(keys) < 2 {
+		return keys
+	}
+	seen := make(map[ledger.Key]bool, len(keys))
+	var out []ledger.Key
+	for _, k := range keys {
+		if !seen[k] {
+			seen[k] = true
+			out = append(out, k)
 		}
 	}
-	if len(t.references) > 0 {
-		where = append(where, "c.reference <> '' and (c.source, c.reference) in (values (?, ?)"+strings.Repeat(", (?, ?)", len(t.references)-1)+")")
-		for _, r := range t.references {
-			args = append(args, r.source, r.reference)
+	return out
+}
+
+func keyList(keys []ledger.Key) (args []any) {
+	for _, k := range keys {
+		args = append(args, k.Source, k.Account, k.IdempotencyKey, k.Step)
+	}
+	return args
+}
+
+// keyArrays gives each part of the keys as an array of its own.
+func keyArrays(keys []ledger.Key) []any {
+	if len(keys) == 0 {
+		return nil
+	}
+	parts := make([]pq.StringArray, 4)
+	for _, k := range keys {
+		for i, part := range []string{k.Source, k.Account, k.IdempotencyKey, k.Step} {
+			parts[i] = append(parts[i], part)
 		}
 	}
-	// One query for each kind of address: their union would keep both databases from their indexes.
-	var out []ledger.Claim
-	for _, w := range where {
-		n := strings.Count(w, "?")
-		rows, err := selectClaims(ctx, q, lean, leanSelect+"where "+w, args[:n]...)
-		if err != nil {
-			return nil, err
-		}
-		out, args = append(out, rows...), args[n:]
-	}
-	return out, nil
+	return []any{parts[0], parts[1], parts[2], parts[3]}
 }
 
 // work is a set of rows with the changes that a batch makes to them, in order, before they are written.

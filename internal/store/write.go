@@ -81,37 +81,27 @@ func (s *Store) insertPlain(ctx context.Context, rows []ledger.Claim, now ledger
 	case s.dialect.name == sqliteDialect.name:
 		return s.insertPlainSQLite(ctx, rows, now)
 	case len(rows) == 1:
-		return s.insertOnce(ctx, insertOnePostgres, append(plainArgs(&rows[0]), int64(now)))
+		var inserted bool
+		args := append([]any{int64(now)}, plainArgs(&rows[0])...)
+		err := s.once(ctx, func(q querier) error { return q.QueryRowxContext(ctx, grantOnePostgres, args...).Scan(&inserted) })
+		return map[string]bool{rows[0].ID: inserted}, err
 	}
-	u := arrays{args: []any{int64(now)}, types: []string{"?"}}
+	u := arrays{args: []any{int64(now)}}
 	for _, col := range plainColumns {
 		addTo(&u, rows, col.name, col.field)
 	}
-	return s.insertOnce(ctx, grantPostgres, u.args)
-}
-
-func (s *Store) insertOnce(ctx context.Context, query string, args []any) (map[string]bool, error) {
 	var ids []string
-	err := s.once(ctx, func(q querier) error { return sqlx.SelectContext(ctx, q, &ids, query, args...) })
+	err := s.once(ctx, func(q querier) error { return sqlx.SelectContext(ctx, q, &ids, grantPostgres, u.args...) })
 	return set(ids), err
 }
 
 var (
-	plainInsert       = "insert into claims (" + names(plainColumns, "") + plainRest + ") select " + names(plainColumns, "u.") + plainValues + " from "
-	insertOneSQLite   = plainInsert + "(select " + parameters(func(name, _ string) string { return "? as " + name }) + ") as u" + unlessPaused + keepOld
-	insertOnePostgres = sqlx.Rebind(sqlx.DOLLAR, plainInsert+"(select "+parameters(func(name, typ string) string { return "cast(? as " + typ + ") as " + name })+") as u"+unlessPaused+keepOld+" returning id")
-	grantPostgres     = sqlx.Rebind(sqlx.DOLLAR, "select * from holdfast_grant(?"+strings.Repeat(", ?", len(plainColumns))+")")
+	insertOneSQLite = "insert into claims (" + names(plainColumns, "") + plainRest + ") select " + names(plainColumns, "u.") + plainValues +
+		" from (select ? as " + strings.ReplaceAll(names(plainColumns, ""), ", ", ", ? as ") + ") as u" + unlessPaused + keepOld
+	grantPostgres    = "select * from holdfast_grant(" + plainParameters + ")"
+	grantOnePostgres = "select holdfast_grant_one(" + plainParameters + ")"
+	plainParameters  = "$1" + numbered(", $%d", 2, len(plainColumns)+1)
 )
-
-// parameters writes one parameter for each plain column.
-func parameters(write func(name, typ string) string) string {
-	out := make([]string, len(plainColumns))
-	for i, c := range plainColumns {
-		_, typ := array(make([]ledger.Claim, 1), c.field)
-		out[i] = write(c.name, strings.TrimSuffix(typ, "[]"))
-	}
-	return strings.Join(out, ", ")
-}
 
 func plainArgs(c *ledger.Claim) []any {
 	args := make([]any, 0, len(plainColumns)+1)
@@ -272,14 +262,14 @@ func (a *arrays) rows(alias string) string {
 // writer nothing can come between the question and the insert; PostgreSQL must not look first.
 var (
 	insertEntry       = "insert into history (" + strings.Join(entryColumns, ", ") + ") values (?" + strings.Repeat(", ?", len(entryColumns)-1) + ") on conflict (claim_id, entry) do nothing"
-	insertEntrySQLite = "insert into history (" + strings.Join(entryColumns, ", ") + ") select ?1" + numbered(2, len(entryColumns)) +
+	insertEntrySQLite = "insert into history (" + strings.Join(entryColumns, ", ") + ") select ?1" + numbered(", ?%d", 2, len(entryColumns)) +
 		" where not exists (select 1 from history where claim_id = ?1 and entry = ?2)"
 )
 
-func numbered(from, to int) string {
+func numbered(form string, from, to int) string {
 	out := ""
 	for i := from; i <= to; i++ {
-		out += fmt.Sprintf(", ?%d", i)
+		out += fmt.Sprintf(form, i)
 	}
 	return out
 }
