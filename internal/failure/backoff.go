@@ -62,15 +62,20 @@ func RetryAfter(header string, now time.Time) (seconds int64, ok bool) {
 	if n, ok := digits(header); ok {
 		return min(n, maxRetryAfter), true
 	}
-	for _, layout := range httpDates {
-		at, err := time.Parse(layout, header)
-		if err != nil {
-			continue
-		}
+	if at, ok := httpDate(header); ok {
 		wait := math.Ceil(at.Sub(now).Seconds())
 		return int64(min(max(wait, 0), maxRetryAfter)), true
 	}
 	return 0, false
+}
+
+func httpDate(s string) (at time.Time, ok bool) {
+	for _, layout := range httpDates {
+		if at, err := time.Parse(layout, strings.TrimSpace(s)); err == nil {
+			return at, true
+		}
+	}
+	return time.Time{}, false
 }
 
 // digits reads a number that is written in ASCII digits alone. One too large

@@ -311,6 +311,30 @@ func (r *report) readNode(o object) {
 	r.nodeRetries = r.nodeRetries || node.isTrue("retryOnFail")
 }
 
+// readWait reads Retry-After: seconds, or a date, which is held against the
+// answer's own Date since no other clock is known here.
+func (r *report) readWait(headers object) {
+	var date, wait string
+	for name := range headers {
+		switch {
+		case strings.EqualFold(name, "date"):
+			date = headers.text(name)
+		case strings.EqualFold(name, "retry-after"):
+			wait = headers.text(name)
+			if n, ok := headers.number(name); ok && n >= 0 {
+				r.retryAfter = &n
+			}
+		}
+	}
+	at, known := httpDate(date)
+	if r.retryAfter != nil || !known {
+		return
+	}
+	if n, ok := RetryAfter(wait, at); ok {
+		r.retryAfter = &n
+	}
+}
+
 // readAnswer reads what the destination answered: axios' response, or an item
 // with "full response". It returns the body.
 func (r *report) readAnswer(o object) jsontext.Value {
@@ -319,14 +343,8 @@ func (r *report) readAnswer(o object) jsontext.Value {
 		r.readStatus(response)
 		answer = response
 	}
-	headers := answer.object("headers")
-	for name := range headers {
-		if !strings.EqualFold(name, "retry-after") || r.retryAfter != nil {
-			continue
-		}
-		if n, ok := headers.number(name); ok && n >= 0 {
-			r.retryAfter = &n
-		}
+	if r.retryAfter == nil {
+		r.readWait(answer.object("headers"))
 	}
 	for _, name := range []string{"body", "data"} {
 		switch kindOf(answer[name]) {

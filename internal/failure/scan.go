@@ -19,27 +19,35 @@ type object map[string]jsontext.Value
 
 // readObject reads one level of v. What is not an object has no members.
 func readObject(v jsontext.Value) object {
-	i := skipSpace(v, 0)
-	if i >= len(v) || v[i] != '{' {
+	if kindOf(v) != '{' {
 		return nil
 	}
 	o := object{}
+	members(v, func(name string, start, end int) { o[name] = v[start:end:end] })
+	return o
+}
+
+// members calls f with each member of an object: its name, and where its value stands in v.
+func members(v jsontext.Value, f func(name string, start, end int)) {
+	i := skipSpace(v, 0)
+	if i >= len(v) || v[i] != '{' {
+		return
+	}
 	for i++; i < len(v); {
 		i = skipFiller(v, i)
 		if i >= len(v) || v[i] != '"' {
-			break
+			return
 		}
 		end := stringEnd(v, i)
 		name := unquote(v[i:end])
 		i = skipFiller(v, end)
 		if i >= len(v) || v[i] == '}' {
-			break
+			return
 		}
 		end = valueEnd(v, i)
-		o[name] = v[i:end:end]
+		f(name, i, end)
 		i = end
 	}
-	return o
 }
 
 // elements calls f with each element of an array until f says false.

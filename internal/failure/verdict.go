@@ -68,9 +68,9 @@ type Input struct {
 	AttemptCount int
 	// MaxAttempts bounds them; 6 unless given.
 	MaxAttempts int
-	// RetryAfter is the destination's wish in seconds. If nil, a plain number
-	// in a Retry-After header inside Error is used: n8n shows headers only with
-	// its options "full response" and "never error".
+	// RetryAfter is the destination's wish in seconds. If nil, a Retry-After
+	// header inside Error is used, a date only beside the answer's own Date: n8n
+	// shows headers only with its options "full response" and "never error".
 	RetryAfter *int64
 	// Redact are names whose values are secret here besides the usual ones.
 	Redact []string

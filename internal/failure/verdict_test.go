@@ -170,6 +170,9 @@ func TestRetryAfterInReport(t *testing.T) {
 		{`{"statusCode":429,"headers":{"retry-after":"600"}}`, new(int64(900)), 900},
 		{`{"statusCode":429,"headers":{"retry-after":"7"}}`, nil, 60},
 		{`{"statusCode":429,"headers":{"retry-after":"Wed, 01 Jan 2031 00:00:10 GMT"}}`, nil, 60},
+		{`{"statusCode":429,"headers":{"date":"Wed, 01 Jan 2031 00:00:00 GMT","Retry-After":"Wed, 01 Jan 2031 00:10:00 GMT"}}`, nil, 600},
+		{`{"statusCode":429,"headers":{"Date":"Wed, 01 Jan 2031 00:10:00 GMT","retry-after":"Wed, 01 Jan 2031 00:00:00 GMT"}}`, nil, 60}, // it has passed
+		{`{"statusCode":429,"headers":{"date":"soon","retry-after":"Wed, 01 Jan 2031 00:10:00 GMT"}}`, nil, 60},
 		{`{"statusCode":429,"headers":{"retry-after":"-5"}}`, nil, 60},
 		{`{"error":{"httpCode":"429"},"headers":{"retry-after":"600"}}`, nil, 60}, // the node's input
 	} {

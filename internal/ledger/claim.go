@@ -182,6 +182,8 @@ type Claim struct {
 
 	Last  Transition // the newest transition; older ones are in the history
 	Moves int64      // how many transitions there were, Last included
+
+	Lettered int64 // how many of its transitions the claim's dead letter knows of; 0: it has none
 }
 
 // WindowEnds is when the provider may have forgotten ProviderKey; zero while no attempt was made under it.

@@ -316,3 +316,14 @@ func transition(c *Claim, e *Ending) *Refusal {
 	claim := *c
 	return &Refusal{InvalidTransition, fmt.Sprintf("a claim that is %s cannot take /%s", c.Status, e.Verb), &claim}
 }
+
+// Reported ends the lease of an event whose execution has failed, as the failure report says. ok is false where there
+// is no lease to end: another execution holds the claim, or nobody does.
+func Reported(row *Claim, e *Ending, executionID string, now Instant) (c Claim, ok bool) {
+	c = *row
+	if row.Kind != Event || row.Status != Processing || row.Origin.ExecutionID != executionID {
+		return c, false
+	}
+	c.Last, c.Status = e.transition(row, now, Failed), Failed
+	return c, true
+}
