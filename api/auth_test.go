@@ -25,6 +25,8 @@ var needs = map[string]string{
 	"POST /claim": "workflow", "POST /complete": "workflow", "POST /mark-unknown": "workflow", "POST /mark-failed": "workflow", "POST /extend": "workflow",
 	"POST /reconcile/lease": "workflow", "POST /classify": "workflow", "GET /claims": "workflow", "GET /claims/:id": "workflow", "GET /pauses": "workflow", "GET /metrics": "workflow",
 	"POST /claims/:id/resolve": "operator", "GET /history": "operator", "PUT /pauses/:scope": "operator", "DELETE /pauses/:scope": "operator",
+	"POST /dlq": "workflow", "GET /dlq": "workflow", "GET /dlq/stats": "workflow", "GET /dlq/:id": "workflow", "POST /dlq/lease": "workflow", "POST /dlq/:id/resolve": "workflow",
+	"POST /dlq/:id/fail": "workflow", "POST /dlq/:id/extend": "workflow", "POST /dlq/:id/requeue": "operator", "POST /dlq/:id/discard": "operator",
 	"GET /healthz": "", "GET /readyz": "", "GET /openapi.yaml": "",
 }
 

@@ -91,7 +91,7 @@ func problemOf(err error) *problem {
 	case errors.As(err, &key):
 		return newProblem(key.Code, key.Message, fieldError{"idempotency_key", key.Message})
 	case errors.Is(err, ledger.ErrNotFound):
-		return newProblem("not_found", "there is no such claim, or the lease_token was never issued")
+		return newProblem("not_found", "there is no such claim or letter, or the lease_token was never issued")
 	case errors.Is(err, ledger.ErrOverloaded):
 		return newProblem("overloaded", "too many calls are waiting: try again shortly")
 	case errors.Is(err, ledger.ErrUnavailable):

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"holdfast/api"
+	"holdfast/internal/deadletter"
 	"holdfast/internal/ledger"
 )
 
@@ -65,10 +66,43 @@ func (f *faulty) ClearPause(context.Context, string, string) (bool, error) {
 func (f *faulty) Pauses(context.Context) ([]ledger.Pause, error) { return nil, f.fail() }
 func (f *faulty) Ready(context.Context) error                    { return f.fail() }
 
+// faultyLetters is the same for letters.
+type faultyLetters struct {
+	deadletter.Store
+	faulty
+}
+
+func (f *faultyLetters) Report(context.Context, *deadletter.Report) (deadletter.Letter, bool, error) {
+	return deadletter.Letter{}, false, f.fail()
+}
+
+func (f *faultyLetters) LeaseLetters(context.Context, *deadletter.LeaseRequest) ([]deadletter.Letter, error) {
+	return nil, f.fail()
+}
+
+func (f *faultyLetters) EndLetter(context.Context, string, *deadletter.Ending) (deadletter.Ended, error) {
+	return deadletter.Ended{}, f.fail()
+}
+
+func (f *faultyLetters) GetLetter(context.Context, string) (deadletter.Letter, []deadletter.Entry, error) {
+	return deadletter.Letter{}, nil, f.fail()
+}
+
+func (f *faultyLetters) Letters(context.Context, deadletter.Filter) ([]deadletter.Letter, string, error) {
+	return nil, "", f.fail()
+}
+
+func (f *faultyLetters) LetterStats(context.Context) (deadletter.Stats, error) {
+	return deadletter.Stats{}, f.fail()
+}
+
 const anID = "019acb1c-7c1e-7d7f-9a55-0f3c2b1a4d5e"
 
 // aToken has the form of a token and was never issued.
 const aToken = "hft_AZrLHHwefX-aVQ8PKxpNXgAAAAEAAAAAVx3mQy0dT2p1nE8c8bZl5Q"
+
+// aLetterToken has the form of a letter's token for anID, and was never issued.
+const aLetterToken = "hfl_AZrLHHwefX-aVQ88KxpNXgAAAAFXHeZDLR1PanWcTxzxtmV5"
 
 // good are bodies that pass all checks before the store is asked.
 var good = map[string]obj{
@@ -78,6 +112,13 @@ var good = map[string]obj{
 	"/mark-failed":        {"lease_token": aToken},
 	"/extend":             {"lease_token": aToken, "lease_seconds": 60},
 	"/reconcile/lease":    {},
+	"/dlq":                {"event_id": "order-77001", "error_message": "socket hang up"},
+	"/dlq/lease":          {},
+	"/dlq/:id/resolve":    {"lease_token": aLetterToken},
+	"/dlq/:id/fail":       {"lease_token": aLetterToken},
+	"/dlq/:id/extend":     {"lease_token": aLetterToken, "lease_seconds": 60},
+	"/dlq/:id/requeue":    {"authorized_by": "asha", "reason": "the credential was renewed"},
+	"/dlq/:id/discard":    {"authorized_by": "asha", "reason": "a test order"},
 	"/claims/:id/resolve": {"status": "review", "authorized_by": "asha", "reason": "to be looked at"},
 	"/pauses/:scope":      {"authorized_by": "asha", "reason": "maintenance"},
 }
@@ -119,7 +160,7 @@ func TestFaultsOfTheStore(t *testing.T) {
 				f := c.store
 				f.Store = real
 				return &f
-			}))
+			}), withLetters(func(real deadletter.Store) deadletter.Store { return &faultyLetters{real, c.store} }))
 			eachStored(t, w, func(t *testing.T, r api.Route, a answer) {
 				t.Helper()
 				a.refused(t, c.status, c.code)

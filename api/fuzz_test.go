@@ -98,3 +98,41 @@ func FuzzEndings(f *testing.F) {
 		serve(t, w, "/claims/"+a.ClaimID+"/resolve", `{"status":"failed","new_provider_key":true,"authorized_by":"fuzz","reason":"again"}`)
 	})
 }
+
+// FuzzReports: no report brings the service down; one that is taken can be read, and is known when it comes again.
+func FuzzReports(f *testing.F) {
+	w := newWorld(f)
+	for _, name := range []string{"status-422", "status-429", "crash-0", "subworkflow-all", "trigger-failure-poll", "code-throw-error", "stop-and-error-object"} {
+		for _, report := range capture(f, name) {
+			f.Add(report)
+		}
+	}
+	for _, body := range append([]string{
+		`{"event_id":"e1","workflow_id":"kT4bS0qX","execution_id":"1042","failed_node":"Charge","error_message":"503","http_status":503,"method":"POST","payload":{"a":1},"safe_to_repeat":true}`,
+		`[{"error_message":"boom"}]`, `{"execution":{"id":7,"retryOf":"6","error":"x"},"workflow":null}`, `{"error_message":"a","max_attempts":"1","destination":"hubspot","source":"shop","idempotency_key":"k"}`,
+	}, ugly...) {
+		f.Add(body)
+	}
+	f.Fuzz(func(t *testing.T, body string) {
+		first := serve(t, w, "/dlq", body)
+		if first.Code != http.StatusOK {
+			return
+		}
+		var a, again struct {
+			ID        string `json:"id"`
+			Duplicate bool   `json:"duplicate"`
+		}
+		if err := json.Unmarshal(first.Body.Bytes(), &a); err != nil || a.ID == "" {
+			t.Fatalf("a letter that is none: %v: %s", err, first.Body)
+		}
+		second := serve(t, w, "/dlq", body)
+		if err := json.Unmarshal(second.Body.Bytes(), &again); err != nil || again.ID != a.ID || !again.Duplicate {
+			t.Fatalf("the same report again: %v: %d %s", err, second.Code, second.Body)
+		}
+		req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/dlq/"+a.ID, http.NoBody)
+		rec := httptest.NewRecorder()
+		if w.handler.ServeHTTP(rec, req); rec.Code != http.StatusOK {
+			t.Fatalf("the letter cannot be read: %d %s", rec.Code, rec.Body)
+		}
+	})
+}

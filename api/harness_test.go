@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"holdfast/api"
+	"holdfast/internal/deadletter"
 	"holdfast/internal/ledger"
 	"holdfast/internal/pgtest"
 	"holdfast/internal/store"
@@ -44,6 +45,9 @@ type settings struct {
 	keys    []api.Key
 	maxBody int64
 	wrap    func(ledger.Store) ledger.Store
+	letters func(deadletter.Store) deadletter.Store
+	redact  []string
+	limits  map[string]ledger.Limit
 	url     string
 }
 
@@ -54,6 +58,19 @@ func withMaxBody(n int64) setting      { return func(s *settings) { s.maxBody = 
 func withStore(wrap func(ledger.Store) ledger.Store) setting {
 	return func(s *settings) { s.wrap = wrap }
 }
+
+func withLetters(wrap func(deadletter.Store) deadletter.Store) setting {
+	return func(s *settings) { s.letters = wrap }
+}
+
+func withLimit(destination string, l ledger.Limit) setting {
+	return func(s *settings) { s.limits = map[string]ledger.Limit{destination: l} }
+}
+
+func withRedact(names ...string) setting { return func(s *settings) { s.redact = names } }
+
+// publicURL is where people reach the API of every world.
+const publicURL = "https://holdfast.example.test"
 
 // newWorld starts an API over SQLite, or over the database that a setting names.
 func newWorld(tb testing.TB, with ...setting) *world {
@@ -70,7 +87,8 @@ func newWorld(tb testing.TB, with ...setting) *world {
 	ctx := context.WithoutCancel(tb.Context())
 	metrics := api.NewMetrics()
 	db, err := store.Open(ctx, s.url, store.Options{
-		Log: log, Now: w.clock.now, Observer: store.Observer{Batch: metrics.Batch, DatabaseError: metrics.DatabaseError},
+		Log: log, Now: w.clock.now, Limits: s.limits,
+		Observer: store.Observer{Batch: metrics.Batch, DatabaseError: metrics.DatabaseError, Held: metrics.Held},
 	})
 	if err != nil {
 		tb.Fatal(err)
@@ -88,7 +106,13 @@ func newWorld(tb testing.TB, with ...setting) *world {
 	if s.wrap != nil {
 		claims = s.wrap(db)
 	}
-	w.handler = api.New(api.Options{Store: claims, Keys: s.keys, Log: log, Metrics: metrics, MaxBody: s.maxBody})
+	var letters deadletter.Store = db
+	if s.letters != nil {
+		letters = s.letters(db)
+	}
+	w.handler = api.New(api.Options{
+		Store: claims, Letters: letters, Keys: s.keys, Log: log, Metrics: metrics, MaxBody: s.maxBody, Redact: s.redact, PublicURL: publicURL + "/",
+	})
 	server := httptest.NewServer(w.handler)
 	tb.Cleanup(server.Close)
 	tb.Cleanup(func() { w.checkLogs(tb) })

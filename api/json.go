@@ -33,22 +33,24 @@ func (s *server) body(c echo.Context) ([]byte, error) {
 }
 
 // anyBody reads a request's bytes, whatever they are, up to the limit.
-func (s *server) anyBody(c echo.Context) ([]byte, error) {
+func (s *server) anyBody(c echo.Context) ([]byte, error) { return s.bytes(c, s.MaxBody) }
+
+func (s *server) bytes(c echo.Context, limit int64) ([]byte, error) {
 	r := c.Request()
 	if err := jsonOnly(r); err != nil {
 		return nil, err
 	}
-	if r.ContentLength > s.MaxBody {
-		return nil, tooLarge(s.MaxBody)
+	if r.ContentLength > limit {
+		return nil, tooLarge(limit)
 	}
 	var buf bytes.Buffer
 	if r.ContentLength > 0 {
 		buf.Grow(int(min(r.ContentLength, maxPromised)) + bytes.MinRead)
 	}
-	if _, err := buf.ReadFrom(http.MaxBytesReader(c.Response(), r.Body, s.MaxBody)); err != nil {
+	if _, err := buf.ReadFrom(http.MaxBytesReader(c.Response(), r.Body, limit)); err != nil {
 		var large *http.MaxBytesError
 		if errors.As(err, &large) {
-			return nil, tooLarge(s.MaxBody)
+			return nil, tooLarge(limit)
 		}
 		return nil, newProblem("invalid_json", "the body broke off before its end")
 	}

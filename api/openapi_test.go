@@ -120,13 +120,21 @@ func TestDocumentHasTheContractsNames(t *testing.T) {
 		"EndingAnswer":       "claim_id source account idempotency_key step status changed attempt result_id result completed_at",
 		"FailedAnswer": "claim_id source account idempotency_key step status changed attempt result_id result completed_at " +
 			"error_class retryable outcome backoff_seconds",
-		"ExtendAnswer":     "claim_id source account idempotency_key step status changed attempt result_id result completed_at lease_expires_at",
-		"ResolveRequest":   "status result_id new_provider_key authorized_by reason",
-		"ReconcileRequest": "source owner limit lease_seconds",
-		"ClassifyAnswer":   "error_class retryable outcome next_status backoff_seconds escalate summary http_status",
-		"PauseRequest":     "authorized_by reason until",
-		"HistoryEntry":     "at from to attempt owner execution_id http_status error_class message by reason",
-		"Error":            "status code message details request_id",
+		"ExtendAnswer":         "claim_id source account idempotency_key step status changed attempt result_id result completed_at lease_expires_at",
+		"ResolveRequest":       "status result_id new_provider_key authorized_by reason",
+		"ReconcileRequest":     "source owner limit lease_seconds",
+		"ClassifyAnswer":       "error_class retryable outcome next_status backoff_seconds escalate summary http_status",
+		"LetterLeaseRequest":   "workflow_id source destination owner limit lease_seconds",
+		"LetterResolveRequest": "lease_token result authorized_by reason",
+		"LetterFailRequest":    "lease_token error http_status retry_after",
+		"LetterExtendRequest":  "lease_token lease_seconds",
+		"PersonRequest":        "authorized_by reason",
+		"ReportAnswer": "id status reason duplicate error_class retryable outcome attempt_count max_attempts next_retry_at backoff_seconds escalated summary workflow_id " +
+			"workflow_name execution_id failed_node http_status source account idempotency_key destination play provider_key replay_url",
+		"LetterEnding": "id status reason changed attempt_count next_retry_at backoff_seconds",
+		"PauseRequest": "authorized_by reason until",
+		"HistoryEntry": "at from to attempt owner execution_id http_status error_class message by reason",
+		"Error":        "status code message details request_id",
 	} {
 		ref := contract(t).Components.Schemas[schema]
 		if ref == nil {

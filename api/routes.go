@@ -1,5 +1,5 @@
 // Package api is the HTTP side of Holdfast: the route table, the shapes of requests and answers, and one
-// adapter between them. It knows the rules only through the ledger and its Store.
+// adapter between them. It knows the rules only through the ledger, the dead letters and their Stores.
 package api
 
 import (
@@ -12,6 +12,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"holdfast/internal/deadletter"
 	"holdfast/internal/inbox"
 	"holdfast/internal/ledger"
 )
@@ -22,9 +23,10 @@ var openAPI []byte
 // OpenAPI is the machine-readable contract, as served at /openapi.yaml.
 func OpenAPI() []byte { return openAPI }
 
-// Options are what the API needs. Store, Log and Metrics are required.
+// Options are what the API needs. Store, Letters, Log and Metrics are required.
 type Options struct {
-	Store ledger.Store
+	Store   ledger.Store
+	Letters deadletter.Store
 	// Keys are who may call. None: every caller is an operator, which the program allows on loopback only.
 	Keys []Key
 	// Sources are those whose keys are found otherwise than by the profile of their name.
@@ -32,6 +34,10 @@ type Options struct {
 	Log     *slog.Logger
 	Metrics *Metrics
 	MaxBody int64
+	// Redact are names whose values are secret besides the usual ones.
+	Redact []string
+	// PublicURL is the base of links for people.
+	PublicURL string
 }
 
 // KeyRule is how the key of a source is found in a payload. Without either field the standard paths are tried.
@@ -76,6 +82,16 @@ func (s *server) table() []row {
 		{http.MethodPost, "/extend", workflow, post(s, s.extend)},
 		{http.MethodPost, "/reconcile/lease", workflow, post(s, s.reconcileLease)},
 		{http.MethodPost, "/classify", workflow, s.classify},
+		{http.MethodPost, "/dlq", workflow, s.report},
+		{http.MethodGet, "/dlq", workflow, get(s.listLetters)},
+		{http.MethodGet, "/dlq/stats", workflow, get(s.letterStats)},
+		{http.MethodPost, "/dlq/lease", workflow, post(s, s.leaseLetters)},
+		{http.MethodGet, "/dlq/:id", workflow, get(s.getLetter)},
+		{http.MethodPost, "/dlq/:id/resolve", workflow, post(s, s.resolveLetter)}, // without a token: operator
+		{http.MethodPost, "/dlq/:id/fail", workflow, post(s, s.failLetter)},
+		{http.MethodPost, "/dlq/:id/extend", workflow, post(s, s.extendLetter)},
+		{http.MethodPost, "/dlq/:id/requeue", operator, post(s, s.byPerson(deadletter.Requeue))},
+		{http.MethodPost, "/dlq/:id/discard", operator, post(s, s.byPerson(deadletter.Discard))},
 		{http.MethodGet, "/claims", workflow, get(s.listClaims)},
 		{http.MethodGet, "/claims/:id", workflow, get(s.getClaim)},
 		{http.MethodPost, "/claims/:id/resolve", operator, post(s, s.resolve)},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"holdfast/internal/config"
 	"holdfast/internal/inbox"
 	"holdfast/internal/ledger"
+	"holdfast/internal/notify"
 	"holdfast/internal/store"
 	"holdfast/internal/worker"
 )
@@ -28,7 +30,9 @@ type Main struct {
 	store    *store.Store
 	server   *http.Server
 	listener net.Listener
-	sweeper  *worker.Loop
+	loops    []*worker.Loop
+	senders  []*notify.Sender
+	n8n      *worker.N8N // nil where none is configured
 }
 
 // stopTime is how long calls under way may take to finish when the program stops.
@@ -47,6 +51,10 @@ func Start(ctx context.Context, cfg *config.Config, logs io.Writer) (*Main, erro
 	if err != nil {
 		return nil, err
 	}
+	targets, err := targets(cfg.File)
+	if err != nil {
+		return nil, err
+	}
 	if cfg.TestClockOffset != 0 {
 		log.Warn("this process's clock is wrong on purpose: HOLDFAST_TEST_CLOCK_OFFSET is for tests only", "offset", cfg.TestClockOffset)
 	}
@@ -54,7 +62,9 @@ func Start(ctx context.Context, cfg *config.Config, logs io.Writer) (*Main, erro
 	db, err := store.Open(ctx, cfg.DatabaseURL, store.Options{
 		Log:      log,
 		Policies: policies(cfg.File),
-		Observer: store.Observer{Batch: metrics.Batch, DatabaseError: metrics.DatabaseError},
+		Limits:   limits(cfg.File),
+		Alerts:   alertOptions(cfg.File, targets),
+		Observer: store.Observer{Batch: metrics.Batch, DatabaseError: metrics.DatabaseError, Held: metrics.Held},
 		Wall:     func() time.Time { return time.Now().Add(cfg.TestClockOffset) },
 	})
 	if err != nil {
@@ -64,18 +74,36 @@ func Start(ctx context.Context, cfg *config.Config, logs io.Writer) (*Main, erro
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("the database's schema: %w", err), db.Close())
 	}
+	n8n, err := askN8N(cfg.File, db, log)
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Addr)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("HOLDFAST_ADDR: %w", err), db.Close())
 	}
-	handler := api.New(api.Options{Store: db, Keys: keys(cfg), Sources: rules, Log: log, Metrics: metrics, MaxBody: int64(cfg.MaxBody)})
+	handler := api.New(api.Options{
+		Store: db, Letters: db, Keys: keys(cfg), Sources: rules, Log: log, Metrics: metrics, MaxBody: int64(cfg.MaxBody), Redact: cfg.File.Redact, PublicURL: cfg.PublicURL,
+	})
 	m := &Main{
-		Addr: listener.Addr().String(), log: log, store: db, listener: listener,
+		Addr: listener.Addr().String(), log: log, store: db, listener: listener, senders: senders(cfg, targets, db, log, metrics), n8n: n8n,
 		server: &http.Server{
 			Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 2 * time.Minute,
 			IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		},
-		sweeper: &worker.Loop{Name: "sweeper", Interval: cfg.SweepInterval, Pass: worker.Sweep(db, log, metrics.Swept), Log: log},
+		loops: []*worker.Loop{
+			{Name: "sweeper", Interval: cfg.SweepInterval, Pass: worker.Sweep(db, log, metrics.Swept), Log: log},
+			{Name: "retention", Interval: time.Minute, Pass: worker.Retain(db, retention(cfg.File), log), Log: log},
+			{Name: "letters", Interval: cfg.SweepInterval, Pass: worker.SweepLetters(db, log), Log: log},
+			{Name: "letter count", Interval: time.Minute, Pass: worker.CountLetters(db, metrics.Letters), Log: log},
+			{Name: "watch", Interval: watchInterval, Pass: db.WatchAlerts, Log: log},
+		},
+	}
+	for _, s := range m.senders {
+		m.loops = append(m.loops, &worker.Loop{Name: "alerts", Interval: sendInterval, Pass: s.Pass, Log: log})
+	}
+	if n8n != nil {
+		m.loops = append(m.loops, n8n.Loops()...)
 	}
 	log.Info("ready", "version", version, "config", cfg, "listening", m.Addr, "migrations_applied", steps)
 	return m, nil
@@ -109,17 +137,43 @@ func policies(f *config.File) ledger.Policies {
 	return p
 }
 
+func retention(f *config.File) ledger.Retention {
+	keep := ledger.DefaultRetention
+	given(&keep.Payloads, f.Retention.Payloads)
+	given(&keep.Events, f.Retention.Events)
+	given(&keep.History, f.Retention.History)
+	return keep
+}
+
+// given takes a duration of the file, if it is there.
+func given(to *time.Duration, d *config.Duration) {
+	if d != nil {
+		*to = time.Duration(*d)
+	}
+}
+
 func policy(t config.Times) ledger.Policy {
 	p := ledger.DefaultPolicy
-	for _, pair := range []struct {
-		given *config.Duration
-		to    *time.Duration
-	}{{t.Window, &p.Window}, {t.AskAfter, &p.AskAfter}, {t.NotFoundAfter, &p.NotFoundAfter}} {
-		if pair.given != nil {
-			*pair.to = time.Duration(*pair.given)
-		}
-	}
+	given(&p.Window, t.Window)
+	given(&p.AskAfter, t.AskAfter)
+	given(&p.NotFoundAfter, t.NotFoundAfter)
 	return p
+}
+
+// limits takes what destinations bear from the file.
+func limits(f *config.File) map[string]ledger.Limit {
+	out := map[string]ledger.Limit{}
+	for name, d := range f.Destinations {
+		l := ledger.Limit{Rate: ledger.Rate(d.Rate), MaxConcurrency: int64(d.MaxConcurrency)}
+		if c := d.Circuit; c != nil {
+			l.Circuit = ledger.Circuit{
+				Failures: int64(cmp.Or(c.Failures, config.DefaultCircuit.Failures)),
+				OpenFor:  time.Duration(cmp.Or(c.OpenFor, config.DefaultCircuit.OpenFor)),
+			}
+		}
+		out[name] = l
+	}
+	return out
 }
 
 // keyRules says how the keys of configured sources are found.
@@ -149,7 +203,9 @@ func keyRules(f *config.File) (map[string]api.KeyRule, error) {
 
 // Run serves until ctx ends, then stops in one visible order.
 func (m *Main) Run(ctx context.Context) error {
-	m.sweeper.Start()
+	for _, l := range m.loops {
+		l.Start()
+	}
 	failed := make(chan error, 1)
 	go func() { failed <- m.server.Serve(m.listener) }()
 	select {
@@ -163,6 +219,10 @@ func (m *Main) Run(ctx context.Context) error {
 // Close stops accepting, lets calls under way finish, stops the workers and closes the database.
 func (m *Main) Close() error {
 	m.log.Info("stopping")
+	m.n8n.Stop()
+	for _, s := range m.senders {
+		s.Stop()
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
 	defer cancel()
 	err := m.server.Shutdown(ctx)
@@ -180,7 +240,9 @@ func (m *Main) Close() error {
 func (m *Main) closeStore() error {
 	closed := make(chan error, 1)
 	go func() {
-		m.sweeper.Stop()
+		for _, l := range m.loops {
+			l.Stop()
+		}
 		closed <- m.store.Close()
 	}()
 	select {

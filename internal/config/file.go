@@ -3,31 +3,48 @@ package config
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
 )
 
 // File is the YAML file of HOLDFAST_CONFIG: what this version of the program knows of it.
 type File struct {
 	Sources      map[string]Source      `yaml:"sources"`
 	Destinations map[string]Destination `yaml:"destinations"`
+	Retention    Retention              `yaml:"retention"`
+	Notify       []string               `yaml:"notify"` // addresses of services, each with its secret
+	Redact       []string               `yaml:"redact"` // names whose values are secret besides the usual ones
+	N8N          *N8N                   `yaml:"n8n"`    // nil: letters make do with what is reported
 }
 
 // Source says how claims of one source are judged.
 type Source struct {
 	Provider string `yaml:"provider"` // whose profile finds the key; empty: the profile named like the source
 	Key      string `yaml:"key"`      // with provider hmac or none: where the key is, as body.PATH
-	Times    `yaml:",inline"`
+	// Silence is how long the source may be without a new claim before people are told; nil: for ever.
+	Silence *Duration `yaml:"silence"`
+	Times   `yaml:",inline"`
 }
 
-// Destination says how effects at one destination are judged; its times win over the source's.
+// Destination says how effects at one destination are judged, and what it bears; its times win over the source's.
 type Destination struct {
-	Times `yaml:",inline"`
+	Times  `yaml:",inline"`
+	Limits `yaml:",inline"`
+}
+
+// Retention says how long what is settled is kept; nil: the default.
+type Retention struct {
+	Payloads *Duration `yaml:"payloads"`
+	Events   *Duration `yaml:"events"`
+	History  *Duration `yaml:"history"`
 }
 
 // Times are the durations of a source or destination; nil: the default.
@@ -41,24 +58,24 @@ type Times struct {
 type Duration time.Duration
 
 // UnmarshalYAML reads a duration.
-func (d *Duration) UnmarshalYAML(raw []byte) error {
-	text := strings.Trim(strings.TrimSpace(string(raw)), `"'`)
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		text = days + "h"
-		v, err := time.ParseDuration(text)
-		*d = Duration(v * 24)
-		return badDuration(err, v)
+func (d *Duration) UnmarshalYAML(node ast.Node) error {
+	v, err := parseDuration(scalar(node))
+	if err != nil || v < 0 || v > 100*365*24*time.Hour {
+		return wrong(node, "must be a duration such as 30s, 5m, 24h or 30d")
 	}
-	v, err := time.ParseDuration(text)
 	*d = Duration(v)
-	return badDuration(err, v)
+	return nil
 }
 
-func badDuration(err error, v time.Duration) error {
-	if err != nil || v < 0 || v > 100*365*24*time.Hour {
-		return errors.New("must be a duration such as 30s, 5m, 24h or 30d")
+func parseDuration(text string) (time.Duration, error) {
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		v, err := time.ParseDuration(days + "h")
+		if err == nil && v.Abs() > math.MaxInt64/24 {
+			err = strconv.ErrRange
+		}
+		return v * 24, err
 	}
-	return nil
+	return time.ParseDuration(text)
 }
 
 // ReadFile reads and checks the file. Errors name the line and the key, and never repeat a value.
@@ -86,6 +103,10 @@ func ReadFile(path string) (*File, error) {
 
 // atLine keeps the line and the message of a YAML error and drops the excerpt, which may hold a secret.
 func atLine(err error) error {
+	var own *misplaced
+	if errors.As(err, &own) {
+		return own
+	}
 	var y yaml.Error
 	if !errors.As(err, &y) || y.GetToken() == nil {
 		return errors.New("is not valid YAML")
@@ -132,7 +153,23 @@ func (f *File) check() error {
 			}
 		}
 	}
+	if err := f.N8N.check(); err != nil {
+		return err
+	}
+	for i, n := range f.Redact {
+		if strings.TrimSpace(n) == "" {
+			return fmt.Errorf("redact: entry %d is empty", i+1)
+		}
+	}
+	for name, d := range map[string]*Duration{"payloads": f.Retention.Payloads, "events": f.Retention.Events, "history": f.Retention.History} {
+		if d != nil && *d < Duration(24*time.Hour) {
+			return fmt.Errorf("retention.%s: must be at least 1d", name)
+		}
+	}
 	for n, s := range f.Sources {
+		if s.Silence != nil && *s.Silence <= 0 {
+			return fmt.Errorf("sources.%s.silence: must be longer than nothing", n)
+		}
 		if s.Window != nil && *s.Window <= 0 {
 			return fmt.Errorf("sources.%s.idempotency_window: must be longer than nothing", n)
 		}

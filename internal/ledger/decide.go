@@ -255,6 +255,7 @@ func (v *Verdict) wait(row *Claim, req *Request, now Instant, seconds int64) {
 	v.Decision, v.RetryAfter = Wait, seconds
 	if row.Status == "" {
 		v.adopt(req)
+		v.Claim.Origin = req.Origin // should nobody come back, this is the run to be made again
 		v.move(req, now, Pending, "")
 	}
 	if v.Claim.Status == Pending {

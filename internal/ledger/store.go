@@ -28,6 +28,9 @@ type Store interface {
 	// Sweep settles what time alone has decided: ended leases of effects, windows that are over.
 	Sweep(ctx context.Context) (SweepReport, error)
 
+	// Retain removes what is older than the rules allow, some pages at a time; it goes on where it stopped.
+	Retain(ctx context.Context, keep Retention, pages int) (RetentionReport, error)
+
 	// SetPause stops a scope and returns the pause as it stands; the newest word for a scope counts. ClearPause
 	// lets it go on.
 	SetPause(ctx context.Context, p Pause) (Pause, error)
@@ -78,6 +81,20 @@ type SweepReport struct {
 	Overdue  int // leases past their end that still stand, events included
 }
 
+// Retention says how long what is settled is kept. Effects and the versions of entities are kept for ever, and so is
+// everything that still waits for something.
+type Retention struct {
+	Payloads time.Duration // of settled claims and letters
+	Events   time.Duration // events that are done
+	History  time.Duration // the history, and settled letters
+}
+
+// DefaultRetention holds the contract's values.
+var DefaultRetention = Retention{Payloads: 30 * 24 * time.Hour, Events: 35 * 24 * time.Hour, History: 400 * 24 * time.Hour}
+
+// RetentionReport counts what was removed.
+type RetentionReport struct{ Payloads, Events, Letters, History int }
+
 // Pause stops work in a scope: all, source.NAME, destination.NAME or workflow.ID.
 type Pause struct {
 	Scope        string
@@ -105,12 +122,9 @@ func PauseWait(pauses map[string]Pause, scopes []string, now Instant) (wait time
 
 // Scopes are the pauses that concern a request.
 func (r *Request) Scopes(row *Claim) []string {
-	source, destination := r.Key.Source, r.Destination
+	source, destination := r.Key.Source, r.Place(row)
 	if row != nil {
 		source = row.Key.Source
-		if destination == "" {
-			destination = row.Destination
-		}
 	}
 	scopes := []string{"all", "source." + source}
 	if destination != "" {

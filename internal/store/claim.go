@@ -18,21 +18,28 @@ const callTime = 15 * time.Second
 // tries bounds how often a decision is made anew because its row moved in between.
 const tries = 20
 
-// errNeedsFacts sends a call from its lane to the path that takes the entity's lock.
-var errNeedsFacts = errors.New("store: the decision needs the entity's lock")
+// errNeedsFacts sends a call from its lane to the path that takes the locks of its entity and its destination.
+var errNeedsFacts = errors.New("store: the decision needs a lock")
 
 // errMoved says that a row moved between reading and writing.
 var errMoved = errors.New("store: the row moved")
 
 // Claim is part of ledger.Store. A plain claim shares one insert with those that arrive meanwhile; one with an
-// entity takes its own transaction under the entity's lock.
+// entity takes its own transaction under its locks. Those at a destination with limits share a lane of their own.
 func (s *Store) Claim(ctx context.Context, r *ledger.Request) (v ledger.Verdict, err error) {
 	err = errNeedsFacts
 	if r.Entity == "" {
-		v, err = s.claims.do(ctx, r, len(r.Payload))
+		lane := s.claims
+		if place := s.places[r.Destination]; place != nil {
+			lane = place
+		}
+		v, err = lane.do(ctx, r, len(r.Payload))
 	}
 	if errors.Is(err, errNeedsFacts) {
-		v, err = s.claimUnderEntity(ctx, r)
+		v, err = s.claimUnderLocks(ctx, r)
+	}
+	if err == nil {
+		s.alerts.hear(v.Claim.Key.Source, v.Claim.FirstAt)
 	}
 	return v, s.translate(err)
 }
@@ -168,7 +175,7 @@ func (s *Store) decide(w *work, r *ledger.Request, paused pauses, now ledger.Ins
 	if row == nil && r.ClaimID != "" {
 		return ledger.Verdict{}, ledger.ErrNotFound
 	}
-	if r.NeedsFacts(row, now) {
+	if s.needsLocks(row, r, now) {
 		return ledger.Verdict{}, errNeedsFacts
 	}
 	f := s.facts(row, r, now)
@@ -183,13 +190,18 @@ func (s *Store) decide(w *work, r *ledger.Request, paused pauses, now ledger.Ins
 	return v, err
 }
 
-// claimUnderEntity decides a claim that names an entity, under that entity's lock.
-func (s *Store) claimUnderEntity(ctx context.Context, r *ledger.Request) (v ledger.Verdict, err error) {
+// claimUnderLocks decides a claim that names an entity or a destination with limits, under their locks.
+func (s *Store) claimUnderLocks(ctx context.Context, r *ledger.Request) (v ledger.Verdict, err error) {
 	ctx, cancel := detached(ctx)
 	defer cancel()
+	leave, err := s.queue(ctx)
+	if err != nil {
+		return v, err
+	}
+	defer leave()
 	for range tries {
 		err = s.inTx(ctx, func(tx *sqlx.Tx) (err error) {
-			v, err = s.decideUnderEntity(ctx, tx, r)
+			v, err = s.decideUnderLocks(ctx, tx, r)
 			return err
 		})
 		if !errors.Is(err, errMoved) && s.kind(err) != kindBusy {
@@ -199,6 +211,17 @@ func (s *Store) claimUnderEntity(ctx context.Context, r *ledger.Request) (v ledg
 	return v, ledger.ErrUnavailable
 }
 
+// queue lets only some calls at once into transactions that may wait for each other's locks: a crowd at one row must
+// not hold all connections, with which everything else goes on.
+func (s *Store) queue(ctx context.Context) (leave func(), err error) {
+	select {
+	case s.crowd <- struct{}{}:
+		return func() { <-s.crowd }, nil
+	case <-ctx.Done():
+		return nil, ledger.ErrUnavailable
+	}
+}
+
 func (s *Store) kind(err error) errorKind {
 	if err == nil {
 		return ""
@@ -206,7 +229,7 @@ func (s *Store) kind(err error) errorKind {
 	return s.dialect.kindOf(err)
 }
 
-func (s *Store) decideUnderEntity(ctx context.Context, tx *sqlx.Tx, r *ledger.Request) (v ledger.Verdict, err error) {
+func (s *Store) decideUnderLocks(ctx context.Context, tx *sqlx.Tx, r *ledger.Request) (v ledger.Verdict, err error) {
 	t := targets{keys: []ledger.Key{r.Key}}
 	if r.ClaimID != "" {
 		t = targets{ids: []string{r.ClaimID}}
@@ -227,16 +250,46 @@ func (s *Store) decideUnderEntity(ctx context.Context, tx *sqlx.Tx, r *ledger.Re
 			return v, err
 		}
 	}
+	var p *place
+	if name := r.Place(row); s.limited(name) && ledger.Free(row, now) {
+		if p, err = s.lockPlace(ctx, tx, name); err != nil {
+			return v, err
+		}
+		f.Now = p.now
+	}
 	paused, err := s.readPauses(ctx, tx)
 	if err != nil {
 		return v, err
 	}
-	f.Pause = ledger.PauseWait(paused, r.Scopes(row), now)
-	if v, err = ledger.Decide(row, r, f); err != nil || !v.Changed {
+	f.Pause = ledger.PauseWait(paused, r.Scopes(row), f.Now)
+	if v, err = s.decideAt(ctx, tx, p, row, r, f); err != nil || !v.Changed {
 		return v, err
 	}
 	w.put(row, &v.Claim, false)
 	return v, s.writeAll(ctx, tx, w)
+}
+
+// decideAt decides with what the claim's destination has room for. A permit is used only by what proceeds. p is nil
+// where no limits matter.
+func (s *Store) decideAt(ctx context.Context, tx *sqlx.Tx, p *place, row *ledger.Claim, r *ledger.Request, f ledger.Facts) (v ledger.Verdict, err error) {
+	if p == nil {
+		return ledger.Decide(row, r, f)
+	}
+	room, err := s.room(ctx, tx, p, 1)
+	if err != nil {
+		return v, err
+	}
+	f.Pause = max(f.Pause, room.Wait)
+	if v, err = ledger.Decide(row, r, f); err != nil {
+		return v, err
+	}
+	switch v.Decision {
+	case ledger.Proceed:
+		p.take(1, v.Claim.LeaseUntil.Sub(p.now))
+	case ledger.Wait:
+		s.held(p, room)
+	}
+	return v, s.savePlace(ctx, tx, p)
 }
 
 // entity is the identity of what versions order.

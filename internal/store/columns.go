@@ -11,12 +11,14 @@ import (
 	"holdfast/internal/ledger"
 )
 
-// column ties one column of claims to its field. A fixed one is written once, with the row.
-type column struct {
+// columnOf ties one column of a table to the field of its row. A fixed one is written once, with the row.
+type columnOf[T any] struct {
 	name  string
-	field func(*ledger.Claim) any
+	field func(*T) any
 	fixed bool
 }
+
+type column = columnOf[ledger.Claim]
 
 var claimColumns = []column{
 	{"id", func(c *ledger.Claim) any { return &c.ID }, true},
@@ -73,6 +75,8 @@ var claimColumns = []column{
 	{"last_message", func(c *ledger.Claim) any { return &c.Last.Message }, false},
 	{"last_by", func(c *ledger.Claim) any { return &c.Last.By }, false},
 	{"last_reason", func(c *ledger.Claim) any { return &c.Last.Reason }, false},
+	// Not a claim's own: what makes letters sets it, beside the claim's revision.
+	{"lettered", func(c *ledger.Claim) any { return &c.Lettered }, true},
 }
 
 // entryColumns are the columns of history.
@@ -95,7 +99,7 @@ var (
 	fullSelect = "select " + names(claimColumns, "c.") + " from claims as c "
 )
 
-func names(columns []column, prefix string) string {
+func names[T any](columns []columnOf[T], prefix string) string {
 	out := make([]string, len(columns))
 	for i, c := range columns {
 		out[i] = prefix + c.name
@@ -104,7 +108,16 @@ func names(columns []column, prefix string) string {
 }
 
 // selectClaims runs a query that begins with leanSelect or fullSelect.
-func selectClaims(ctx context.Context, q querier, columns []column, query string, args ...any) (out []ledger.Claim, err error) {
+func selectClaims(ctx context.Context, q querier, columns []column, query string, args ...any) ([]ledger.Claim, error) {
+	out, err := selectRows(ctx, q, columns, query, args...)
+	for i := range out {
+		out[i].Last.To = out[i].Status
+	}
+	return out, err
+}
+
+// selectRows runs a query for these columns.
+func selectRows[T any](ctx context.Context, q querier, columns []columnOf[T], query string, args ...any) (out []T, err error) {
 	rows, err := q.QueryContext(ctx, q.Rebind(query), args...)
 	if err != nil {
 		return nil, err
@@ -112,15 +125,14 @@ func selectClaims(ctx context.Context, q querier, columns []column, query string
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	pointers := make([]any, len(columns))
 	for rows.Next() {
-		var c ledger.Claim
+		var row T
 		for i := range columns {
-			pointers[i] = columns[i].field(&c)
+			pointers[i] = columns[i].field(&row)
 		}
 		if err := rows.Scan(pointers...); err != nil {
 			return nil, err
 		}
-		c.Last.To = c.Status
-		out = append(out, c)
+		out = append(out, row)
 	}
 	return out, rows.Err()
 }

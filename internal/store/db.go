@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -22,6 +23,8 @@ import (
 type Options struct {
 	Log      *slog.Logger
 	Policies ledger.Policies
+	Limits   map[string]ledger.Limit // by destination
+	Alerts   AlertOptions
 	Observer Observer
 	// Now replaces the database's clock in tests.
 	Now func() time.Time
@@ -33,6 +36,7 @@ type Options struct {
 type Observer struct {
 	Batch         func(lane string, size int)
 	DatabaseError func(kind string)
+	Held          func(destination, by string) // work had to wait for a destination's limit
 }
 
 // Store is a ledger over one database. Open makes one.
@@ -43,19 +47,24 @@ type Store struct {
 	log     *slog.Logger
 	observe Observer
 	policy  ledger.Policies
+	limits  map[string]ledger.Limit
 	clock   *clock
+	jitter  func() float64 // in [0, 1)
 
 	prepared atomic.Pointer[map[string]*sqlx.Stmt]
 	recent   *recent
+	alerts   *alerting
 
 	claims  *lane[*ledger.Request, ledger.Verdict]
 	endings *lane[*ledger.Ending, ledger.Ended]
+	places  map[string]*lane[*ledger.Request, ledger.Verdict] // of destinations with limits
+	crowd   chan struct{}                                     // one for each transaction that may wait for a lock
 }
 
 // Open connects to url (`sqlite://PATH` or `postgres://…`), without creating or checking the schema: see
 // Migrate. Errors never contain the password.
 func Open(ctx context.Context, url string, o Options) (*Store, error) {
-	s := &Store{log: o.Log, observe: o.Observer, policy: o.Policies, recent: newRecent()}
+	s := &Store{log: o.Log, observe: o.Observer, policy: o.Policies, limits: o.Limits, recent: newRecent(), alerts: newAlerting(o.Alerts), jitter: rand.Float64}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -77,6 +86,7 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	}
 	s.claims = newLane("claim", s.dialect.batches, s.observe.Batch, s.runClaims)
 	s.endings = newLane("ending", s.dialect.batches, s.observe.Batch, s.runEndings)
+	s.places, s.crowd = s.newPlaces(), make(chan struct{}, maxConnections/2)
 	return s, nil
 }
 
@@ -84,6 +94,9 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 func (s *Store) Close() error {
 	s.claims.stop()
 	s.endings.stop()
+	for _, place := range s.places {
+		place.stop()
+	}
 	return s.closeDB()
 }
 

@@ -107,10 +107,11 @@ func (s *Store) end(w *work, e *ledger.Ending, now ledger.Instant) (ledger.Ended
 	if err != nil {
 		return ledger.Ended{}, err
 	}
-	if out.Changed && (out.Claim.Status == ledger.Completed && out.Claim.Entity != "" || e.Revives(row, now)) {
+	if out.Changed && (out.Claim.Status == ledger.Completed && out.Claim.Entity != "" || e.Revives(row, now) || s.feeds(row, e, &out)) {
 		return ledger.Ended{}, errNeedsFacts
 	}
 	w.note(e, &out)
+	w.looked[row.ID] = out.Changed && e.Token.Look > 0
 	if out.Write {
 		w.put(row, &out.Claim, false)
 	}
@@ -124,16 +125,23 @@ func (w *work) note(e *ledger.Ending, out *ledger.Ended) {
 	entry := ledger.HistoryEntry{ID: lateID(e, out.Late), ClaimID: out.Claim.ID, Transition: *out.Late}
 	entry.At = max(entry.At, out.Claim.Last.At)
 	w.notes[out.Claim.ID] = append(w.notes[out.Claim.ID], entry)
+	w.alertReport(e, out)
 }
 
 // settling decides about one claim; the facts are nil where the claim has no entity.
 type settling func(*ledger.Claim, *ledger.EntityFacts, ledger.Instant) (ledger.Ended, error)
 
-// alone applies fn to one claim in its own transaction, under the lock of its entity if it has one.
+// alone applies fn to one claim in its own transaction, under the lock of its entity if it has one, and of its
+// destination where the report feeds a circuit.
 // e is the report, where there is one; audit puts the transition into the history at once.
 func (s *Store) alone(ctx context.Context, t targets, fn settling, e *ledger.Ending, audit bool) (out ledger.Ended, err error) {
 	ctx, cancel := detached(ctx)
 	defer cancel()
+	leave, err := s.queue(ctx)
+	if err != nil {
+		return out, err
+	}
+	defer leave()
 	for range tries {
 		err = s.inTx(ctx, func(tx *sqlx.Tx) (err error) {
 			out, err = s.onlyOne(ctx, tx, t, fn, e, audit)
@@ -166,12 +174,19 @@ func (s *Store) onlyOne(ctx context.Context, tx *sqlx.Tx, t targets, fn settling
 		return out, err
 	}
 	if e != nil {
+		if err := s.feed(ctx, tx, row, e, &out); err != nil {
+			return out, err
+		}
 		w.note(e, &out)
+		w.looked[row.ID] = out.Changed && e.Token.Look > 0
 	}
 	if out.Write {
 		w.put(row, &out.Claim, audit)
 	}
 	if err := s.writeAll(ctx, tx, w); err != nil {
+		return out, err
+	}
+	if err := s.moveLetters(ctx, tx, w.lettersOf()); err != nil {
 		return out, err
 	}
 	if out.Changed && out.Claim.Status == ledger.Completed {

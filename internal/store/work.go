@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/jmoiron/sqlx"
@@ -97,12 +98,14 @@ type work struct {
 	changes map[string]*change
 	inserts []*ledger.Claim
 	notes   map[string][]ledger.HistoryEntry // reports that moved nothing, by claim
+	looked  map[string]bool                  // claims that a reconciler has settled
+	alerts  []claimAlert
 }
 
 func newWork(rows []ledger.Claim) *work {
 	w := &work{
 		rows: make(map[string]*ledger.Claim, len(rows)), keys: make(map[ledger.Key]*ledger.Claim, len(rows)),
-		changes: map[string]*change{}, notes: map[string][]ledger.HistoryEntry{},
+		changes: map[string]*change{}, notes: map[string][]ledger.HistoryEntry{}, looked: map[string]bool{},
 	}
 	for i := range rows {
 		w.rows[rows[i].ID], w.keys[rows[i].Key] = &rows[i], &rows[i]
@@ -135,6 +138,9 @@ func (w *work) put(row, after *ledger.Claim, audit bool) {
 		ch = &change{base: row.Rev}
 		w.changes[row.ID] = ch
 	}
+	if !audit {
+		w.alertReview(row, after)
+	}
 	ch.record(*row, *after, audit)
 	*after, *row = ch.claim, ch.claim
 }
@@ -147,15 +153,19 @@ func (s *Store) apply(ctx context.Context, w *work) (stood func(id string) bool,
 		return func(string) bool { return true }, nil
 	}
 	var written map[string]bool
-	if len(w.inserts)+len(w.notes) == 0 && s.dialect.name == postgres.name {
+	letters := w.lettersOf()
+	if len(w.inserts)+len(w.notes)+len(w.alerts)+len(letters) == 0 && s.dialect.name == postgres.name {
 		err = s.once(ctx, func(q querier) (err error) {
 			written, err = s.update(ctx, q, w.list())
 			return err
 		})
 	} else {
 		err = s.inTx(ctx, func(tx *sqlx.Tx) (err error) {
-			written, err = s.writeSome(ctx, tx, w)
-			return err
+			if written, err = s.writeSome(ctx, tx, w); err != nil {
+				return err
+			}
+			letters = slices.DeleteFunc(letters, func(c ledger.Claim) bool { return !written[c.ID] })
+			return s.moveLetters(ctx, tx, letters)
 		})
 	}
 	return func(id string) bool {
@@ -184,14 +194,12 @@ func (w *work) list() []change {
 
 func (s *Store) writeSome(ctx context.Context, tx *sqlx.Tx, w *work) (map[string]bool, error) {
 	written := map[string]bool{}
-	for _, c := range w.inserts {
-		ok, err := insertRow(ctx, tx, c) // rare: only while something is paused, or under an entity
-		if err != nil {
-			return nil, err
-		}
-		if ok {
-			written[c.ID] = true
-		}
+	alerts, err := s.freshAlerts(ctx, tx, w.alerts)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.insertRows(ctx, tx, w.inserts, written); err != nil {
+		return nil, err
 	}
 	if len(w.changes) > 0 {
 		updated, err := s.update(ctx, tx, w.list())
@@ -210,7 +218,7 @@ func (s *Store) writeSome(ctx context.Context, tx *sqlx.Tx, w *work) (map[string
 			return nil, err
 		}
 	}
-	return written, nil
+	return written, s.raiseClaims(ctx, tx, w, alerts, written)
 }
 
 // writeAll writes the work of a transaction that stands or falls as a whole.

@@ -126,16 +126,32 @@ func (s *Store) insertPlainSQLite(ctx context.Context, rows []ledger.Claim, now 
 	return inserted, err
 }
 
-// insertRow inserts any new claim; false when its key exists by now.
-func insertRow(ctx context.Context, q querier, c *ledger.Claim) (bool, error) {
-	args := make([]any, len(claimColumns))
-	for i, col := range claimColumns {
-		args[i] = value(col.field(c))
+// insertRows inserts any new claims, and notes those that are there now: none whose key exists.
+func (s *Store) insertRows(ctx context.Context, q querier, rows []*ledger.Claim, inserted map[string]bool) error {
+	into := "insert into claims (" + names(claimColumns, "") + ") "
+	slices.SortFunc(rows, func(a, b *ledger.Claim) int { return compareKeys(a.Key, b.Key) }) // as all take their locks
+	if s.dialect.name == postgres.name && len(rows) > 1 {
+		u := arrays{}
+		for _, col := range claimColumns {
+			addTo(&u, rows, col.name, func(c **ledger.Claim) any { return col.field(*c) })
+		}
+		var ids []string
+		err := sqlx.SelectContext(ctx, q, &ids, q.Rebind(into+u.rows("u")+keepOld+" returning id"), u.args...)
+		for _, id := range ids {
+			inserted[id] = true
+		}
+		return err
 	}
-	query := "insert into claims (" + names(claimColumns, "") + ") values (?" + strings.Repeat(", ?", len(claimColumns)-1) +
-		") on conflict (source, account, idempotency_key, step) do nothing"
-	n, err := affected(q.ExecContext(ctx, q.Rebind(query), args...))
-	return n == 1, err
+	for _, c := range rows {
+		n, err := affected(q.ExecContext(ctx, q.Rebind(into+"values ("+repeated("?", len(claimColumns))+")"+keepOld), rowValues(claimColumns, c)...))
+		if err != nil {
+			return err
+		}
+		if n == 1 {
+			inserted[c.ID] = true
+		}
+	}
+	return nil
 }
 
 // update writes rows and their history; a row that is no longer at its base revision is left alone, with its

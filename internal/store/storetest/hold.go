@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"holdfast/internal/ledger"
+	"holdfast/internal/store"
 )
 
 // ugly are texts of JSON that databases and languages like to change.
@@ -113,7 +114,11 @@ func viewsReadable(w *world) {
 	w.ended(complete(worker(c), "r"), ledger.Completed)
 	d := w.grant(w.event("i", of("f", "-9223372036854775808")))
 	w.ended(complete(worker(d), "r"), ledger.Completed)
+	w.ended(notExecuted(worker(w.grant(w.event("letter")))), ledger.Failed)
 	w.pause("all", time.Hour)
+	w.raise("group", "title")
+	w.store = openStore(w.T, w.url, store.Options{Now: w.clock.now, Alerts: store.AlertOptions{Silence: map[string]time.Duration{"src": time.Hour}}})
+	w.watch()
 	views := strings.Fields(w.query(w.viewNames()))
 	if len(views) < 2 {
 		w.Fatalf("views: %v", views)

@@ -24,4 +24,13 @@ func entityLeaseRevived(w *world) {
 		w.ended(complete(worker(other), "r2"), ledger.Completed)
 		w.ended(extend(worker(c), 60), ledger.Processing)
 	})
+	w.row("an effect is never revived", func(w *world) {
+		c := w.grant(w.effect("pay", of("e", "1"), lease(60)))
+		w.pass(61 * time.Second)
+		w.refusedWith(extend(worker(c), 60), "invalid_transition")
+		if now, _ := w.get(c.ID); now.Status != ledger.Unknown {
+			w.Errorf("the effect is %s", now.Status)
+		}
+		w.decide(w.event("v2", of("e", "2")), ledger.Wait)
+	})
 }

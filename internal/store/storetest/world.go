@@ -54,7 +54,7 @@ var testPolicies = ledger.Policies{
 func newWorld(t *testing.T, open Open) *world {
 	t.Helper()
 	w := &world{T: t, url: open(t), clock: &clock{at: time.Date(2026, 11, 30, 8, 0, 0, 0, time.UTC)}, source: "src", rows: new(int)}
-	w.store = openStore(t, w.url, store.Options{Now: w.clock.now, Policies: testPolicies})
+	w.store = openStore(t, w.url, store.Options{Now: w.clock.now, Policies: testPolicies, Limits: testLimits})
 	if _, err := w.store.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}

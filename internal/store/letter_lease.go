@@ -1,0 +1,204 @@
+package store
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"holdfast/internal/deadletter"
+	"holdfast/internal/ledger"
+)
+
+// LeaseLetters is part of deadletter.Store. An owner that asks again gets what it has not reported yet.
+func (s *Store) LeaseLetters(ctx context.Context, r *deadletter.LeaseRequest) (out []deadletter.Letter, err error) {
+	ctx, cancel := detached(ctx)
+	defer cancel()
+	if _, err := s.expireLetters(ctx); err != nil {
+		return nil, s.translate(err)
+	}
+	err = s.retried(ctx, func(tx *sqlx.Tx) (err error) {
+		if out, err = s.heldLetters(ctx, tx, r); err != nil || len(out) > 0 {
+			return err
+		}
+		out, err = s.takeLetters(ctx, tx, r)
+		return err
+	})
+	if err != nil {
+		return nil, s.translate(err)
+	}
+	slices.SortFunc(out, func(a, b deadletter.Letter) int { return strings.Compare(a.ID, b.ID) })
+	for i := range out {
+		if err := s.read.GetContext(ctx, &out[i].Payload, s.read.Rebind(`select payload from letters where id = ?`), out[i].ID); err != nil {
+			return nil, s.translate(err)
+		}
+	}
+	return out, nil
+}
+
+func (s *Store) heldLetters(ctx context.Context, tx *sqlx.Tx, r *deadletter.LeaseRequest) (out []deadletter.Letter, err error) {
+	owner := deadletter.LeaseOwner(r)
+	if owner == "" {
+		return nil, nil
+	}
+	f := chosen(r)
+	f.add("l.status = 'replaying'")
+	f.add("l.lease_owner = ?", owner)
+	now := s.clock.now()
+	f.add("l.lease_until > ?", int64(now))
+	rows, err := selectRows(ctx, tx, leanLetter, leanLetters+f.sql("order by l.next_retry_at, l.id", int(r.Limit)-1), f.args...)
+	for i := range rows {
+		if l, _, ok := deadletter.Take(&rows[i], r, now); ok {
+			out = append(out, l)
+		}
+	}
+	return out, err
+}
+
+func chosen(r *deadletter.LeaseRequest) *filter {
+	var f filter
+	f.text("l.workflow_id", r.WorkflowID)
+	f.text("l.source", r.Source)
+	f.text("l.destination", r.Destination)
+	return &f
+}
+
+// undecided is what holds a letter back: a claim of its key that is being worked on or of which nobody knows how it
+// ended. It costs the letter no attempt.
+const undecided = `not exists (select 1 from claims c where c.source = l.source and c.account = l.account and c.idempotency_key = l.idempotency_key
+	and c.source <> '' and (c.status = 'unknown' or c.status = 'processing' and (c.lease_until > ? or c.kind = 'effect')))`
+
+// takeLetters leases due letters, oldest first. Rows that another worker is just taking are passed over.
+func (s *Store) takeLetters(ctx context.Context, tx *sqlx.Tx, r *deadletter.LeaseRequest) (out []deadletter.Letter, err error) {
+	paused, err := s.readPauses(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	now := s.clock.now()
+	f := chosen(r)
+	f.add("l.status = 'queued'")
+	f.add("l.next_retry_at <= ?", int64(now))
+	if !unpaused(f, paused, now) {
+		return nil, nil
+	}
+	crowded, err := s.crowded(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	for _, destination := range crowded {
+		f.add("l.destination <> ?", destination)
+	}
+	f.add(undecided, int64(now))
+	query := leanLetters + f.sql("order by l.next_retry_at, l.id", int(r.Limit)-1)
+	if s.dialect.name == postgres.name {
+		query += " for update of l skip locked"
+	}
+	rows, err := selectRows(ctx, tx, leanLetter, query, f.args...)
+	if err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	if rows, err = s.notCompleted(ctx, tx, rows, now); err != nil {
+		return nil, err
+	}
+	if rows, err = s.permitted(ctx, tx, rows, time.Duration(r.LeaseSeconds)*time.Second); err != nil {
+		return nil, err
+	}
+	var changes []letterChange
+	for i := range rows {
+		if l, e, ok := deadletter.Take(&rows[i], r, now); ok {
+			changes = append(changes, letterChange{base: rows[i].Rev, letter: l, entry: *e})
+		}
+	}
+	if len(changes) == 0 {
+		return nil, nil
+	}
+	if err := s.writeLetters(ctx, tx, changes); err != nil {
+		return nil, err
+	}
+	for i := range changes {
+		out = append(out, changes[i].letter)
+	}
+	return out, nil
+}
+
+// unpaused leaves out what is paused; false when all is.
+func unpaused(f *filter, paused pauses, now ledger.Instant) bool {
+	columns := map[string]string{"source": "l.source", "destination": "l.destination", "workflow": "l.workflow_id"}
+	for scope := range paused {
+		if ledger.PauseWait(paused, []string{scope}, now) == 0 {
+			continue
+		}
+		kind, name, _ := strings.Cut(scope, ".")
+		if kind == "all" {
+			return false
+		}
+		f.add(columns[kind]+" <> ?", name)
+	}
+	return true
+}
+
+// notCompleted settles letters whose event was completed after all, instead of handing them out.
+func (s *Store) notCompleted(ctx context.Context, tx *sqlx.Tx, letters []deadletter.Letter, now ledger.Instant) (rest []deadletter.Letter, err error) {
+	var t targets
+	for i := range letters {
+		if letters[i].ClaimID != "" {
+			t.ids = append(t.ids, letters[i].ClaimID)
+		}
+	}
+	claims, err := s.readTargets(ctx, tx, t)
+	if err != nil {
+		return nil, err
+	}
+	w := newWork(claims)
+	for i := range letters {
+		l := &letters[i]
+		c := w.rows[l.ClaimID]
+		if c == nil || c.Kind != ledger.Event || c.Status != ledger.Completed {
+			rest = append(rest, *l)
+			continue
+		}
+		ch := letterChange{base: l.Rev}
+		ch.letter, ch.entry = deadletter.Settle(l, deadletter.ReasonCompleted, sweeper, now)
+		if err := s.writeLetter(ctx, tx, &ch); err != nil {
+			return nil, err
+		}
+	}
+	return rest, nil
+}
+
+// EndLetter is part of deadletter.Store.
+func (s *Store) EndLetter(ctx context.Context, id string, e *deadletter.Ending) (out deadletter.Ended, err error) {
+	ctx, cancel := detached(ctx)
+	defer cancel()
+	err = s.retried(ctx, func(tx *sqlx.Tx) error {
+		l, err := s.lockedLetter(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		if l == nil {
+			return ledger.ErrNotFound
+		}
+		now := s.clock.now()
+		if out, err = deadletter.End(l, e, now); err != nil || !out.Write {
+			return err
+		}
+		if err := s.observeLetter(ctx, tx, l, e, &out); err != nil {
+			return err
+		}
+		ch := letterChange{base: l.Rev, letter: out.Letter, alert: out.Alert, failed: e.Verb == deadletter.Fail && !e.NotNow}
+		if out.Entry != nil {
+			ch.entry = *out.Entry
+		}
+		if err := s.writeLetter(ctx, tx, &ch); err != nil {
+			return err
+		}
+		out.Letter = ch.letter
+		if !e.ByToken && out.Changed {
+			return s.act(ctx, tx, now, actOnLetter(e.Verb, id), e.AuthorizedBy, e.Reason)
+		}
+		return nil
+	})
+	return out, s.translate(err)
+}
