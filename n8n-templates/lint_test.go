@@ -9,10 +9,16 @@ import (
 )
 
 // routes are the calls of the HTTP contract that a workflow may make.
-var routes = []string{"/claim", "/complete", "/mark-failed", "/mark-unknown", "/extend"}
+var routes = []string{
+	"/claim", "/complete", "/mark-failed", "/mark-unknown", "/extend",
+	"/dlq", "/dlq/lease", "/dlq/{id}/resolve", "/dlq/{id}/fail", "/dlq/{id}/extend",
+}
 
 // callPrefix is how a call to Holdfast begins: the address stands in one place only.
 const callPrefix = "={{ $('Settings').first().json.address }}"
+
+// ownPrefix is for a workflow that makes one call and needs no Settings.
+const ownPrefix = "http://holdfast:8088"
 
 type workflow struct {
 	ID          string                     `json:"id"`
@@ -61,6 +67,17 @@ type parameters struct {
 	Options struct {
 		Timeout        int    `json:"timeout"`
 		FallbackOutput string `json:"fallbackOutput"`
+		Redirect       *struct {
+			Redirect struct {
+				FollowRedirects bool `json:"followRedirects"`
+			} `json:"redirect"`
+		} `json:"redirect"`
+		Response struct {
+			Response struct {
+				FullResponse bool `json:"fullResponse"`
+				NeverError   bool `json:"neverError"`
+			} `json:"response"`
+		} `json:"response"`
 	} `json:"options"`
 }
 
@@ -68,6 +85,7 @@ var (
 	keyMember  = regexp.MustCompile(`\b(?:idempotency_key|key_template): *([^,}]+)`)
 	perRun     = regexp.MustCompile(`\$execution|\$now|\$today|\$runIndex|\$itemIndex|Math\.random|Date\.now|DateTime`)
 	address    = regexp.MustCompile(`https?://[^\s"'/\\]+`)
+	idInPath   = regexp.MustCompile(`{{ [^{}]*\.json\.id }}`)
 	ownAddress = regexp.MustCompile(`^https?://(holdfast:8088|([a-z0-9-]+\.)*example\.test(:\d+)?)$`)
 	secretText = regexp.MustCompile(`(?i)bearer [a-z0-9_-]{8,}|(password|secret|api_?key)\\?" *: *\\?"[^"]`)
 )
@@ -110,11 +128,10 @@ func lint(raw []byte) []string {
 	if found := secretText.FindString(string(raw)); found != "" {
 		bad("looks like a secret: %s", found)
 	}
-	if strings.Contains(string(raw), `"neverError"`) {
-		bad("neverError turns an error into an answer")
-	}
 
 	names, ids, notes := map[string]bool{}, map[string]bool{}, 0
+	asked := slices.ContainsFunc(wf.Nodes, func(n node) bool { return n.Type == "n8n-nodes-base.webhook" })
+	calls := 0
 	for _, n := range wf.Nodes {
 		if n.Name == "" || names[n.Name] {
 			bad("node name %q is empty or used twice", n.Name)
@@ -123,8 +140,11 @@ func lint(raw []byte) []string {
 			bad("node id %q is empty or used twice", n.ID)
 		}
 		names[n.Name], ids[n.ID] = true, true
-		for _, problem := range lintNode(n, wf.Connections[n.Name]) {
+		for _, problem := range lintNode(n, wf.Connections[n.Name], asked) {
 			bad("%s: %s", n.Name, problem)
+		}
+		if strings.Contains(string(n.Parameters), ownPrefix+"/") {
+			calls++
 		}
 		if n.Type == "n8n-nodes-base.stickyNote" {
 			notes++
@@ -133,6 +153,10 @@ func lint(raw []byte) []string {
 	if notes == 0 {
 		bad("has no sticky note that explains it")
 	}
+	if calls > 1 || calls == 1 && names["Settings"] {
+		bad("the address of Holdfast stands in more than one place")
+	}
+	problems = append(problems, lintAnswers(&wf)...)
 
 	targets := map[string]bool{}
 	for from, outputs := range wf.Connections {
@@ -156,12 +180,36 @@ func lint(raw []byte) []string {
 	return problems
 }
 
+// lintAnswers looks at the calls to others whose failures come as answers: what
+// follows must look at the status before anything else.
+func lintAnswers(wf *workflow) []string {
+	var problems []string
+	reads := map[string]bool{}
+	for _, n := range wf.Nodes {
+		reads[n.Name] = n.Type == "n8n-nodes-base.switch" && strings.Contains(string(n.Parameters), "$json.statusCode")
+	}
+	for _, n := range wf.Nodes {
+		var p parameters
+		if json.Unmarshal(n.Parameters, &p) != nil || !p.Options.Response.Response.NeverError {
+			continue
+		}
+		for _, output := range wf.Connections[n.Name].Main {
+			for _, to := range output {
+				if !reads[to.Node] {
+					problems = append(problems, fmt.Sprintf("%s: neverError turns an error into an answer, and %s does not ask for the status", n.Name, to.Node))
+				}
+			}
+		}
+	}
+	return problems
+}
+
 func isTrigger(n node) bool {
 	return n.Type == "n8n-nodes-base.webhook" || strings.HasSuffix(n.Type, "Trigger")
 }
 
-// lintNode looks at one node and at where its outputs lead.
-func lintNode(n node, out nodeOutputs) []string {
+// lintNode looks at one node and at where its outputs lead; asked says that somebody waits for the workflow's answer.
+func lintNode(n node, out nodeOutputs, asked bool) []string {
 	var problems []string
 	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 
@@ -205,6 +253,9 @@ func lintNode(n node, out nodeOutputs) []string {
 		}
 	case "n8n-nodes-base.httpRequest":
 		problems = append(problems, lintCall(n, p)...)
+		if connected == 0 && asked {
+			bad("the flow ends here without an answer to the sender")
+		}
 	case "n8n-nodes-base.stickyNote":
 		if strings.TrimSpace(p.Content) == "" {
 			bad("is empty")
@@ -212,7 +263,7 @@ func lintNode(n node, out nodeOutputs) []string {
 	case "n8n-nodes-base.respondToWebhook", "n8n-nodes-base.stopAndError":
 	default:
 		// A run that ends without an answer is answered by n8n with 200.
-		if connected == 0 {
+		if connected == 0 && asked {
 			bad("the flow ends here without an answer to the sender")
 		}
 	}
@@ -241,17 +292,21 @@ func lintNode(n node, out nodeOutputs) []string {
 
 // lintCall looks at an HTTP Request node that calls Holdfast.
 func lintCall(n node, p parameters) []string {
-	route, ours := strings.CutPrefix(p.URL, callPrefix)
-	if !ours {
-		if strings.Contains(p.URL, "address") || strings.Contains(p.URL, "8088") {
-			return []string{"calls Holdfast by another address than the one in Settings"}
-		}
-		return nil
-	}
 	var problems []string
 	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	route, ours := strings.CutPrefix(p.URL, callPrefix)
+	if !ours {
+		route, ours = strings.CutPrefix(p.URL, ownPrefix)
+	}
+	if !ours {
+		return lintRequest(n, p)
+	}
+	route = idInPath.ReplaceAllString(route, "{id}")
 	if !slices.Contains(routes, route) || p.Method != "POST" {
 		bad("%s %s is no call of the contract", p.Method, route)
+	}
+	if strings.Contains(string(n.Parameters), `"neverError"`) {
+		bad("neverError turns an error into an answer")
 	}
 	if !n.RetryOnFail || n.MaxTries < 2 {
 		bad("Retry On Fail is off, so a lost answer is lost")
@@ -265,7 +320,8 @@ func lintCall(n node, p parameters) []string {
 		bad("needs the one credential httpBearerAuth named Holdfast, its id there and null")
 	}
 	// Any other way of writing the body breaks on quotes, or sends a bare value.
-	if !strings.HasPrefix(p.JSONBody, "={{ JSON.stringify({ ") {
+	// A failure report is handed on as it came, whatever is in it.
+	if !strings.HasPrefix(p.JSONBody, "={{ JSON.stringify({ ") && (route != "/dlq" || p.JSONBody != "={{ JSON.stringify($json) }}") {
 		bad("the body must be written as JSON.stringify({ ... })")
 	}
 	for _, m := range keyMember.FindAllStringSubmatch(p.JSONBody, -1) {
@@ -278,12 +334,49 @@ func lintCall(n node, p parameters) []string {
 			bad("the body has no %s", member)
 		}
 	}
+	if route == "/dlq/{id}/fail" && !strings.Contains(p.JSONBody, "error: ") && !strings.Contains(p.JSONBody, "retry_after: ") {
+		bad("the body says neither what went wrong nor when to come back")
+	}
+	// Of several letters the last would wait for all the others, under one lease.
+	if route == "/dlq/lease" && !strings.Contains(p.JSONBody, "limit: 1,") {
+		bad("takes more than one letter at a time")
+	}
+	return problems
+}
+
+// lintRequest looks at an HTTP Request node that calls somebody else.
+func lintRequest(n node, p parameters) []string {
+	var problems []string
+	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	if strings.Contains(p.URL, "json.address }}/") || strings.Contains(p.URL, "8088") || strings.Contains(p.URL, "/dlq") {
+		bad("calls Holdfast by another address than the one in Settings")
+	}
+	if strings.Contains(string(n.Parameters), "httpBearerAuth") || len(n.Credentials) > 0 {
+		bad("sends a credential to somebody else")
+	}
+	if n.RetryOnFail {
+		bad("Retry On Fail makes tries that Holdfast does not count")
+	}
+	if p.Options.Timeout == 0 || p.Options.Timeout > 120_000 {
+		bad("needs a timeout of at most two minutes, which the lease outlasts")
+	}
+	// n8n makes a GET of a POST that is redirected.
+	if p.Options.Redirect == nil || p.Options.Redirect.Redirect.FollowRedirects {
+		bad("follows redirects")
+	}
+	if !p.Options.Response.Response.NeverError || !p.Options.Response.Response.FullResponse || n.OnError != "continueErrorOutput" {
+		bad("needs Never Error, the full response and an error output: else the Retry-After of a 429 is not seen")
+	}
 	return problems
 }
 
 // required names what a call must carry to do its part.
 func required(route string) []string {
 	switch route {
+	case "/dlq":
+		return nil
+	case "/dlq/lease":
+		return []string{"owner", "limit", "lease_seconds"}
 	case "/claim":
 		return []string{"source", "owner", "lease_seconds", "workflow_id", "execution_id", "node"}
 	case "/mark-failed", "/mark-unknown":

@@ -62,11 +62,8 @@ func TestReadUnknown(t *testing.T) {
 // text of a good template, so a rule that no longer bites is found here.
 func TestLintNotices(t *testing.T) {
 	t.Parallel()
-	good, err := Read("webhook-idempotency-gate")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, tc := range map[string]struct{ old, new, want string }{
+	type mistake = struct{ old, new, want string }
+	lintNotices(t, "webhook-idempotency-gate", map[string]mistake{
 		"broken":             {`"nodes": [`, `"nodes": `, "does not parse"},
 		"no id":              {`"id": "holdfastGate"`, `"id": ""`, "needs a name and an id"},
 		"instance data":      {`"connections": {`, `"pinData": {}, "connections": {`, `"pinData" belongs to one n8n`},
@@ -91,14 +88,46 @@ func TestLintNotices(t *testing.T) {
 		"any credential":     {`{"id": null, "name": "Holdfast"}`, `{"name": "Holdfast"}`, "its id there and null"},
 		"someone's id":       {`{"id": null, "name": "Holdfast"}`, `{"id": "Ab1", "name": "Holdfast"}`, "its id there and null"},
 		"body as text":       {`={{ JSON.stringify({ source`, `={ {{ JSON.stringify({ source`, "the body must be written"},
-		"key per run":        {`key_template: $json.key_template`, `key_template: $execution.id`, "differs for each run"},
+		"key per run":        {`$json.key_template ||`, `$execution.id ||`, "differs for each run"},
 		"key per run, set":   {`"name": "key_template", "value": ""`, `"name": "key_template", "value": "={{ $now }}"`, "differs for each run"},
 		"no owner":           {`owner: $execution`, `asker: $execution`, "the body has no owner"},
 		"no lease token":     {`lease_token: $(`, `token: $(`, "the body has no lease_token"},
 		"notes gone":         {`n8n-nodes-base.stickyNote`, `n8n-nodes-base.noOp`, "no sticky note"},
 		"nothing leads here": {`"node": "Stop, so that this run shows as failed"`, `"node": "Settings"`, "nothing leads to it"},
-	} {
-		t.Run(name, func(t *testing.T) {
+	})
+	lintNotices(t, "error-workflow-to-dlq", map[string]mistake{
+		"report rewritten": {`={{ JSON.stringify($json) }}`, `={{ $json }}`, "the body must be written"},
+		"wrong route":      {`8088/dlq"`, `8088/dlq/report"`, "no call of the contract"},
+		"goes on":          {`"retryOnFail": true`, `"onError": "continueRegularOutput", "retryOnFail": true`, "goes on after an error"},
+		"no retry":         {`"retryOnFail": true`, `"retryOnFail": false`, "a lost answer is lost"},
+		"two addresses":    {`"When a workflow fails"`, `"Settings"`, "in more than one place"},
+	})
+	lintNotices(t, "dlq-retry-worker", map[string]mistake{
+		"many at a time":   {`limit: 1,`, `limit: 25,`, "more than one letter at a time"},
+		"no owner":         {`owner: $(`, `worker: $(`, "the body has no owner"},
+		"says nothing":     {`error: $json.error, http_status: $json.http_status, retry_after: $json.retry_after`, `why: $json`, "neither what went wrong"},
+		"wrong verb":       {`json.id }}/resolve`, `json.id }}/complete`, "no call of the contract"},
+		"own tries":        {`"onError": "continueErrorOutput"`, `"onError": "continueErrorOutput", "retryOnFail": true`, "does not count"},
+		"follows":          {`"followRedirects": false`, `"followRedirects": true`, "follows redirects"},
+		"too patient":      {`"timeout": 120000`, `"timeout": 300000`, "the lease outlasts"},
+		"header unseen":    {`"fullResponse": true, `, ``, "the Retry-After of a 429"},
+		"status unseen":    {`$json.statusCode`, `$json.status`, "does not ask for the status"},
+		"error unseen":     {`"onError": "continueErrorOutput"`, `"onError": "stopWorkflow"`, "and an error output"},
+		"our key to all":   {`"url": "={{ $json.address }}"`, `"url": "={{ $json.address }}", "genericAuthType": "httpBearerAuth"`, "sends a credential"},
+		"open switch":      {`"fallbackOutput": "extra"`, `"fallbackOutput": "none"`, "no fallback output"},
+		"fallback is lost": {`[{"node": "Say what went wrong", "type": "main", "index": 0}]`, `[]`, "outputs are connected"},
+	})
+}
+
+// lintNotices makes each mistake in a template and expects what the lint says.
+func lintNotices(t *testing.T, name string, mistakes map[string]struct{ old, new, want string }) {
+	t.Helper()
+	good, err := Read(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for mistake, tc := range mistakes {
+		t.Run(name+"/"+mistake, func(t *testing.T) {
 			t.Parallel()
 			changed := strings.ReplaceAll(string(good.JSON), tc.old, tc.new)
 			if changed == string(good.JSON) {

@@ -20,11 +20,15 @@ type destination struct {
 	mu       sync.Mutex
 	received []delivery
 	scripted []http.HandlerFunc // for the next requests, in order
-	held     chan struct{}      // while not nil, answers wait until it is closed
+	byPath   map[string][]http.HandlerFunc
+	held     chan struct{} // while not nil, answers wait until it is closed
 }
 
 // delivery is one request that reached the destination.
 type delivery struct {
+	Method, Path   string
+	Query          string
+	Header         http.Header
 	Event          json.RawMessage
 	IdempotencyKey string
 }
@@ -43,9 +47,11 @@ func (d *destination) serve(w http.ResponseWriter, r *http.Request) {
 		body = []byte(fmt.Sprintf("%q", err.Error()))
 	}
 	d.mu.Lock()
-	d.received = append(d.received, delivery{Event: body, IdempotencyKey: r.Header.Get("Idempotency-Key")})
+	d.received = append(d.received, delivery{r.Method, r.URL.Path, r.URL.RawQuery, r.Header, body, r.Header.Get("Idempotency-Key")})
 	answer := done(len(d.received))
-	if len(d.scripted) > 0 {
+	if own := d.byPath[r.URL.Path]; len(own) > 0 {
+		answer, d.byPath[r.URL.Path] = own[0], own[1:]
+	} else if len(d.scripted) > 0 {
 		answer, d.scripted = d.scripted[0], d.scripted[1:]
 	}
 	held := d.held
@@ -79,6 +85,26 @@ func (d *destination) script(answers ...http.HandlerFunc) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.scripted = append(d.scripted, answers...)
+}
+
+// scriptPath sets the answers of the next requests to one path.
+func (d *destination) scriptPath(path string, answers ...http.HandlerFunc) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.byPath == nil {
+		d.byPath = map[string][]http.HandlerFunc{}
+	}
+	d.byPath[path] = append(d.byPath[path], answers...)
+}
+
+// deliveriesTo gives what reached one path.
+func (d *destination) deliveriesTo(path string) (got []delivery) {
+	for _, one := range d.deliveries() {
+		if one.Path == path {
+			got = append(got, one)
+		}
+	}
+	return got
 }
 
 func (d *destination) deliveries() []delivery {

@@ -1,7 +1,7 @@
 // Package e2e runs the workflow templates in a real n8n against the real
 // Holdfast binary and a destination that counts what reaches it. What a test
 // believes is what the destination received and what Holdfast answers to
-// GET /claims, never what n8n shows.
+// GET /claims and GET /dlq, never what n8n shows.
 //
 // The tests need the n8n that .ci/n8n installs, and have the build tag e2e:
 //

@@ -34,6 +34,7 @@ const patience = 2 * time.Minute
 // gate is a published copy of the webhook idempotency gate with a destination
 // and a wire of its own.
 type gate struct {
+	n8n         *n8n
 	source      string
 	path        string
 	workflowID  string
@@ -45,6 +46,8 @@ type gate struct {
 type gateOptions struct {
 	credentialID   string // empty: the right one
 	claimTimeoutMS int    // 0: the template's own
+	errorWorkflow  string // empty: none
+	source         string // empty: one of its own
 }
 
 // notConnected leaves the credential as the template has it, with a name that
@@ -62,31 +65,22 @@ func newGate(t *testing.T, opts gateOptions) *gate {
 	number := gates.Add(1)
 	name := regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(strings.ToLower(t.Name()), "-")
 	g := &gate{
+		n8n:         shared.n8n,
 		source:      fmt.Sprintf("e2e-%d-%.40s", number, name),
 		path:        fmt.Sprintf("gate-%d", number),
 		wire:        newWire(t, shared.holdfast.base),
 		destination: newDestination(t),
 	}
-	tmpl, err := templates.Read("webhook-idempotency-gate")
-	if err != nil {
-		t.Fatal(err)
+	if opts.source != "" {
+		g.source = opts.source
 	}
-	var wf map[string]any
-	if err := json.Unmarshal(tmpl.JSON, &wf); err != nil {
-		t.Fatal(err)
-	}
+	wf := readTemplate(t, "webhook-idempotency-gate")
 	g.rewrite(t, wf, opts)
-
-	// The public API makes its own id and refuses every other member.
-	copied := map[string]any{"name": g.source, "nodes": wf["nodes"], "connections": wf["connections"], "settings": wf["settings"]}
-	var created struct {
-		ID string `json:"id"`
+	if opts.errorWorkflow != "" {
+		wf["settings"].(map[string]any)["errorWorkflow"] = opts.errorWorkflow
 	}
-	if err := shared.n8n.api(ctx, http.MethodPost, "/workflows", copied, &created); err != nil {
-		t.Fatal(err)
-	}
-	g.workflowID = created.ID
-	if err := shared.n8n.publish(ctx, g.workflowID, g.path); err != nil {
+	g.workflowID = g.n8n.create(t, g.source, wf)
+	if err := g.n8n.publish(ctx, g.workflowID, g.path); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -95,6 +89,33 @@ func newGate(t *testing.T, opts gateOptions) *gate {
 		}
 	})
 	return g
+}
+
+func readTemplate(t *testing.T, name string) map[string]any {
+	t.Helper()
+	tmpl, err := templates.Read(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wf map[string]any
+	if err := json.Unmarshal(tmpl.JSON, &wf); err != nil {
+		t.Fatal(err)
+	}
+	return wf
+}
+
+// create makes a workflow under another name and id: the public API makes its own
+// id and refuses every other member.
+func (n *n8n) create(t *testing.T, name string, wf map[string]any) string {
+	t.Helper()
+	copied := map[string]any{"name": name, "nodes": wf["nodes"], "connections": wf["connections"], "settings": wf["settings"]}
+	var created struct {
+		ID string `json:"id"`
+	}
+	if err := n.api(testContext(t), http.MethodPost, "/workflows", copied, &created); err != nil {
+		t.Fatal(err)
+	}
+	return created.ID
 }
 
 // rewrite changes the nodes that a user changes.
@@ -161,17 +182,20 @@ type answer struct {
 	err    error
 }
 
-// post delivers an event to a webhook as a provider does.
-func post(ctx context.Context, path string, event any) answer {
+// post delivers an event to the gate's webhook as a provider does; headers are names and values in turn.
+func (g *gate) post(ctx context.Context, event any, headers ...string) answer {
 	raw, err := json.Marshal(event)
 	if err != nil {
 		return answer{err: err}
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, shared.n8n.base+"/webhook/"+path, bytes.NewReader(raw))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, g.n8n.base+"/webhook/"+g.path, bytes.NewReader(raw))
 	if err != nil {
 		return answer{err: err}
 	}
 	req.Header.Set("Content-Type", "application/json")
+	for pair := range slices.Chunk(headers, 2) {
+		req.Header.Set(pair[0], pair[1])
+	}
 	res, err := client.Do(req)
 	if err != nil {
 		return answer{err: err}
@@ -189,9 +213,9 @@ func post(ctx context.Context, path string, event any) answer {
 }
 
 // send delivers an event and expects a status.
-func (g *gate) send(t *testing.T, event any, want int) answer {
+func (g *gate) send(t *testing.T, event any, want int, headers ...string) answer {
 	t.Helper()
-	a := post(testContext(t), g.path, event)
+	a := g.post(testContext(t), event, headers...)
 	if a.err != nil {
 		t.Fatal(a.err)
 	}
@@ -207,7 +231,7 @@ func (g *gate) sendCopies(t *testing.T, event any, n int) <-chan answer {
 	ctx := testContext(t)
 	answers := make(chan answer, n)
 	for range n {
-		go func() { answers <- post(ctx, g.path, event) }()
+		go func() { answers <- g.post(ctx, event) }()
 	}
 	return answers
 }
@@ -218,8 +242,8 @@ func (g *gate) wantRuns(t *testing.T, statuses ...string) {
 	t.Helper()
 	ctx := testContext(t)
 	var got []string
-	err := shared.n8n.await(ctx, func(ctx context.Context) error {
-		runs, err := shared.n8n.executions(ctx, g.workflowID)
+	err := g.n8n.await(ctx, func(ctx context.Context) error {
+		runs, err := g.n8n.executions(ctx, g.workflowID)
 		if err != nil {
 			return err
 		}
@@ -308,7 +332,7 @@ func (g *gate) explain(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	var page any
-	if err := shared.n8n.api(ctx, http.MethodGet, "/executions?includeData=true&limit=5&workflowId="+g.workflowID, nil, &page); err != nil {
+	if err := g.n8n.api(ctx, http.MethodGet, "/executions?includeData=true&limit=5&workflowId="+g.workflowID, nil, &page); err != nil {
 		t.Log(err)
 		return
 	}

@@ -84,6 +84,69 @@ func (h *holdfast) claims(ctx context.Context, source string) ([]claim, error) {
 	return page.Items, err
 }
 
+// letter is what GET /dlq/{id} says, as far as the tests look at it.
+type letter struct {
+	ID             string          `json:"id"`
+	Status         string          `json:"status"`
+	Reason         string          `json:"reason"`
+	ErrorClass     string          `json:"error_class"`
+	AttemptCount   int             `json:"attempt_count"`
+	NextRetryAt    *time.Time      `json:"next_retry_at"`
+	Summary        string          `json:"summary"`
+	WorkflowID     string          `json:"workflow_id"`
+	ClaimID        string          `json:"claim_id"`
+	Play           string          `json:"play"`
+	ProviderKey    string          `json:"provider_key"`
+	HTTPStatus     int             `json:"http_status"`
+	Message        string          `json:"message"`
+	Method         string          `json:"method"`
+	URL            string          `json:"url"`
+	Input          string          `json:"input"`
+	Reports        int             `json:"reports"`
+	LeaseExpiresAt *time.Time      `json:"lease_expires_at"`
+	Payload        json.RawMessage `json:"payload"`
+	Attempts       []struct {
+		Kind        string `json:"kind"`
+		Status      string `json:"status"`
+		Attempt     int    `json:"attempt"`
+		ExecutionID string `json:"execution_id"`
+		Message     string `json:"message"`
+		Owner       string `json:"owner"`
+		Reason      string `json:"reason"`
+	} `json:"attempts"`
+}
+
+// letters gives the letters of a workflow with all there is to each, the newest first.
+func (h *holdfast) letters(ctx context.Context, workflowID string) ([]letter, error) {
+	var page struct {
+		Items []letter `json:"items"`
+	}
+	if err := h.asOperator(ctx, http.MethodGet, "/dlq?limit=200&workflow_id="+url.QueryEscape(workflowID), nil, &page); err != nil {
+		return nil, err
+	}
+	for i, l := range page.Items {
+		var err error
+		if page.Items[i], err = h.letter(ctx, l.ID); err != nil {
+			return nil, err
+		}
+	}
+	return page.Items, nil
+}
+
+func (h *holdfast) letter(ctx context.Context, id string) (l letter, err error) {
+	err = h.asOperator(ctx, http.MethodGet, "/dlq/"+id, nil, &l)
+	return l, err
+}
+
+// requeue makes a letter due at once.
+func (h *holdfast) requeue(ctx context.Context, id string) error {
+	return h.asOperator(ctx, http.MethodPost, "/dlq/"+id+"/requeue", map[string]string{"authorized_by": "e2e", "reason": "no time to wait"}, nil)
+}
+
+func (h *holdfast) asOperator(ctx context.Context, method, path string, body, out any) error {
+	return callJSON(ctx, method, h.base+path, map[string]string{"Authorization": "Bearer " + h.operatorKey}, body, out)
+}
+
 func getOK(ctx context.Context, address string) error {
 	return callJSON(ctx, http.MethodGet, address, nil, nil, nil)
 }

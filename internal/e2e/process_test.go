@@ -92,6 +92,13 @@ func (p *process) stop() {
 	}
 }
 
+// kill ends the group at once, as a crash does.
+func (p *process) kill() {
+	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // an ended group is what we want
+	<-p.exited
+	_ = p.guard.Close()
+}
+
 // tail gives the last lines of the program's output.
 func (p *process) tail(lines int) string {
 	raw, err := os.ReadFile(p.logPath)
@@ -119,7 +126,11 @@ func (p *process) await(ctx context.Context, check func(context.Context) error) 
 // poll repeats check until it has no error; when ctx ends first, its cause and
 // the last error are the answer.
 func poll(ctx context.Context, check func(context.Context) error) error {
-	tick := time.NewTicker(50 * time.Millisecond)
+	return pollEvery(ctx, 50*time.Millisecond, check)
+}
+
+func pollEvery(ctx context.Context, pause time.Duration, check func(context.Context) error) error {
+	tick := time.NewTicker(pause)
 	defer tick.Stop()
 	for {
 		err := check(ctx)

@@ -347,34 +347,3 @@ func TestGatePaused(t *testing.T) {
 	g.wantDeliveries(t, 1)
 	wantResult(t, g.wantClaim(t, "evt-1", "completed", 1), "done-1")
 }
-
-// TestImportedTemplate looks at the gate as n8n's own import left it: the
-// credential was found by its name, and it can be published as it is.
-func TestImportedTemplate(t *testing.T) {
-	t.Parallel()
-	ctx := testContext(t)
-	var imported struct {
-		Nodes []struct {
-			Name        string `json:"name"`
-			Credentials map[string]struct{ ID, Name string }
-		} `json:"nodes"`
-	}
-	if err := shared.n8n.api(ctx, http.MethodGet, "/workflows/holdfastGate", nil, &imported); err != nil {
-		t.Fatal(err)
-	}
-	connected := 0
-	for _, n := range imported.Nodes {
-		for kind, c := range n.Credentials {
-			if kind != "httpBearerAuth" || c.ID != credentialID || c.Name != credentialName {
-				t.Errorf("%s: %s is %+v, want the credential %s", n.Name, kind, c, credentialID)
-			}
-			connected++
-		}
-	}
-	if connected != 3 {
-		t.Errorf("%d nodes carry the credential, want 3", connected)
-	}
-	if err := shared.n8n.publish(ctx, "holdfastGate", "holdfast-gate"); err != nil {
-		t.Fatal(err)
-	}
-}
