@@ -124,7 +124,7 @@ func TestPlayedAgainThoughItWasDone(t *testing.T) {
 		w.letter(t, second).has(t, obj{"status": "resolved"})
 
 		for _, id := range []string{first, second} {
-			w.post(t, "/dlq/"+id+"/requeue", person).ok(t)
+			w.post(t, "/dlq/"+id+"/requeue", person).refused(t, 409, "invalid_transition")
 		}
 		w.leasedLetters(t, obj{}, 0)
 		for id, k := range map[string]string{first: "order-1", second: "order-2"} {

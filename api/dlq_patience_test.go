@@ -17,8 +17,22 @@ func TestRateLimitedLettersWait(t *testing.T) {
 			retryAfter string // as JSON
 			seconds    int64
 		}{
-			{`"10"`, 60}, {`600`, 600}, {`"600"`, 600}, {`0`, 60}, {`"0"`, 60}, {`-5`, 60}, {`"-5"`, 60}, {`99999999`, week}, {`"99999999"`, week}, {`"abc"`, 60}, {`null`, 60}, {`[]`, 60},
-			{`"Mon, 30 Nov 2026 20:00:10 GMT"`, 60}, {`"Mon, 30 Nov 2026 20:10:00 GMT"`, 600}, {`"Mon, 30 Nov 2026 19:00:00 GMT"`, 60}, {`"Wed, 01 Jan 2031 00:00:10 GMT"`, week},
+			{`"10"`, 60},
+			{`600`, 600},
+			{`"600"`, 600},
+			{`0`, 60},
+			{`"0"`, 60},
+			{`-5`, 60},
+			{`"-5"`, 60},
+			{`99999999`, week},
+			{`"99999999"`, week},
+			{`"abc"`, 60},
+			{`null`, 60},
+			{`[]`, 60},
+			{`"Mon, 30 Nov 2026 20:00:10 GMT"`, 60},
+			{`"Mon, 30 Nov 2026 20:10:00 GMT"`, 600},
+			{`"Mon, 30 Nov 2026 19:00:00 GMT"`, 60},
+			{`"Wed, 01 Jan 2031 00:00:10 GMT"`, week},
 		} {
 			item := fmt.Sprintf(`{"event_id":"order-%d","workflow_id":"kT4bS0qX","error_message":"429","method":"POST","payload":{"n":1},"error":{"statusCode":429,
 				"headers":{"date":"Mon, 30 Nov 2026 20:00:00 GMT","retry-after":%s},"body":{"policyName":"TEN_SECONDLY_ROLLING"}}}`, i, c.retryAfter)

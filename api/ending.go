@@ -155,7 +155,7 @@ func (s *server) markUnknown(c call, req *markUnknownRequest) (*endingAnswer, er
 	if err := firstError(withToken(e, req.LeaseToken), req.HTTPStatus.within("http_status", 100, 599), checkText("reference", req.Reference)); err != nil {
 		return nil, err
 	}
-	describe(e, failure.Input{Error: req.Error, HTTPStatus: int(req.HTTPStatus.value)})
+	s.describe(e, failure.Input{Error: req.Error, HTTPStatus: int(req.HTTPStatus.value)})
 	out, err := s.end(c, e)
 	if err != nil {
 		return nil, err
@@ -176,7 +176,7 @@ func (s *server) markFailed(c call, req *markFailedRequest) (*failedAnswer, erro
 	if req.RetryAfter.given {
 		in.RetryAfter = &req.RetryAfter.value
 	}
-	v := describe(e, in)
+	v := s.describe(e, in)
 	e.ClassNotExecuted = v.Outcome == failure.NotExecuted
 	out, err := s.end(c, e)
 	if err != nil {
@@ -203,13 +203,14 @@ func (r *markFailedRequest) check() error {
 const maxRetryAfter = 7 * 86400
 
 // describe puts the error's class and a safe text into the ending.
-func describe(e *ledger.Ending, in failure.Input) failure.Verdict {
+func (s *server) describe(e *ledger.Ending, in failure.Input) failure.Verdict {
+	in.Redact = s.Redact
 	v := failure.Classify(in)
 	if absent(in.Error) && in.HTTPStatus == 0 {
 		return v
 	}
 	e.ErrorClass = string(v.Class)
-	if e.Message = failure.Text(in.Error, maxMessage); e.Message == "" {
+	if e.Message = failure.Text(in.Error, maxMessage, s.Redact...); e.Message == "" {
 		e.Message = v.Summary
 	}
 	if e.HTTPStatus == 0 {

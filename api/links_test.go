@@ -22,10 +22,10 @@ func TestLinksNeverAct(t *testing.T) {
 		w.refusing(t, "2")
 		claim := w.decides(t, "proceed", holding("order-1", "4"))
 		w.send(t, "PUT", "/pauses/source.other", text(t, person)).ok(t)
-		state := func() string {
-			out := ""
+		state := func() map[string]string {
+			out := map[string]string{}
 			for _, path := range []string{"/dlq", "/dlq/stats", "/claims", "/history", "/pauses", "/dlq/" + dead.text("id"), "/dlq/" + fmt.Sprint(lease["id"]), "/claims/" + claim.text("claim_id")} {
-				out += string(w.get(t, path).ok(t).raw) + "\n"
+				out[path] = fmt.Sprint(w.get(t, path).ok(t).body)
 			}
 			return out
 		}
@@ -77,8 +77,10 @@ func TestLinksNeverAct(t *testing.T) {
 			}
 			both.Wait()
 		}
-		if after := state(); after != before {
-			t.Errorf("a GET changed something:\n%s\nthen\n%s", before, after)
+		for path, after := range state() {
+			if after != before[path] {
+				t.Errorf("a GET changed %s from\n%s to\n%s", path, before[path], after)
+			}
 		}
 	})
 }

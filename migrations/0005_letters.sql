@@ -59,6 +59,9 @@ create index letters_due_destination on letters (destination, next_retry_at, id)
 create index letters_leased on letters (lease_until, id) where status = 'replaying';
 create index letters_status_id on letters (status, id);
 create index letters_claim on letters (claim_id) where claim_id <> '';
+create index letters_execution on letters (execution_id) where execution_id <> '';
+-- Letters whose worker said that all was done, before their event said so.
+create index letters_replayed on letters (updated_at, id) where status = 'resolved' and reason = 'replayed' and claim_id <> '';
 create index letters_wanted on letters (id) where input_state = 'wanted';
 
 -- What happened to a letter: reports, attempts, acts of people.
@@ -82,6 +85,7 @@ create table letter_entries (
     primary key (letter_id, n)
 );
 
+create index letter_entries_digest on letter_entries (letter_id, digest);
 create index letter_entries_execution on letter_entries (execution_id) where execution_id <> '';
 
 -- Named positions, such as how far n8n's executions were looked through.
@@ -93,5 +97,6 @@ create table marks (
 -- How many of a claim's transitions its letter knows of: what a letter must still be made or brought up to date for.
 alter table claims add column lettered bigint not null default 0;
 create index claims_unlettered on claims (id) where kind = 'event' and status = 'failed' and lettered < moves;
+create index claims_waiting on claims (id) where kind = 'event' and status = 'pending' and lettered < moves;
 create index claims_execution on claims (execution_id) where execution_id <> '';
 create index history_execution on history (execution_id) where execution_id <> '';

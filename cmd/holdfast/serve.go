@@ -66,6 +66,8 @@ func Start(ctx context.Context, cfg *config.Config, logs io.Writer) (*Main, erro
 		Alerts:   alertOptions(cfg.File, targets),
 		Observer: store.Observer{Batch: metrics.Batch, DatabaseError: metrics.DatabaseError, Held: metrics.Held},
 		Wall:     func() time.Time { return time.Now().Add(cfg.TestClockOffset) },
+		// Until its input is fetched a letter is not handed out.
+		FetchesInputs: cfg.File.N8N != nil,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("HOLDFAST_DATABASE_URL: %w", err)

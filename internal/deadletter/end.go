@@ -138,8 +138,8 @@ func endByPerson(l *Letter, e *Ending, now ledger.Instant) (Ended, error) {
 // decided tells whether the letter stands already where the person wants it.
 func (l *Letter) decided(verb Verb, now ledger.Instant) bool {
 	switch verb {
-	case Requeue:
-		return l.Status == Queued && l.NextRetryAt <= now
+	case Requeue: // a replica's clock may be a little behind that of the one which made it due
+		return l.Status == Queued && (l.NextRetryAt <= now || l.Reason == ReasonRequeued)
 	case Discard:
 		return l.Status == Discarded
 	}

@@ -57,6 +57,7 @@ const (
 	ReasonRequeued          = "requeued"
 	ReasonDiscarded         = "discarded"
 	ReasonReplayed          = "replayed" // resolved by a worker
+	ReasonNotDone           = "not_done" // resolved by a worker, and yet its event is not done
 )
 
 // InputState says what is known of a letter's payload.

@@ -2,6 +2,7 @@ package deadletter
 
 import (
 	"maps"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -25,6 +26,7 @@ func (in *intake) readRequest(fault jsontext.Value) (path []string) {
 	if base := request.Text("baseURL"); base != "" && !strings.Contains(uri, "://") {
 		uri = strings.TrimSuffix(base, "/") + "/" + strings.TrimPrefix(uri, "/")
 	}
+	uri = withQuery(uri, request.Members("qs"))
 	r.URL = cut(failure.Visible(failure.Redact(uri, in.redact)), maxURL)
 
 	r.IdempotencyKey = in.requestKey(request.Members("headers"))
@@ -35,6 +37,38 @@ func (in *intake) readRequest(fault jsontext.Value) (path []string) {
 	}
 	r.AtComplete = isComplete(uri, request["body"])
 	return path
+}
+
+// withQuery adds the query that n8n keeps beside the address. What a credential put there is left out: who sends the
+// request again brings a credential too. How n8n wrote a list or an object is not known: such a value is masked, so that
+// nobody takes the address for the one that was called.
+func withQuery(uri string, query failure.Members) string {
+	var pairs []string
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		value := "[redacted]"
+		switch v := query[name]; failure.Kind(v) {
+		case '"', '0':
+			value = strings.ReplaceAll(url.QueryEscape(scalar(v)), "+", "%20")
+		case 't', 'f':
+			value = string(v)
+		}
+		if name != hidden && scalar(query[name]) != hidden {
+			pairs = append(pairs, strings.ReplaceAll(url.QueryEscape(name), "+", "%20")+"="+value)
+		}
+	}
+	if len(pairs) == 0 {
+		return uri
+	}
+	uri, fragment, found := strings.Cut(uri, "#")
+	sign := "?"
+	if strings.Contains(uri, "?") {
+		sign = "&"
+	}
+	uri += sign + strings.Join(pairs, "&")
+	if found {
+		uri += "#" + fragment
+	}
+	return uri
 }
 
 // failingRequest finds the request: in the error itself, or in the one of a sub-workflow.

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"holdfast/internal/failure"
 	"holdfast/internal/ledger"
 )
 
@@ -135,7 +136,7 @@ func (l *Letter) isAbout(r *Report) bool {
 // person has decided, the report is too late to move anything.
 func (l *Letter) hearAgain(r *Report, f Facts) (Letter, Entry, *Alert) {
 	// A crash says no more than a lease that ended, and our own refusal nothing about the failure.
-	silent := r.OwnCode != "" || r.Crash && !f.Completed
+	silent := r.OwnCode != "" || r.Crash && !f.Completed || l.wasTold(r, f)
 	waits := l.Status == Dead || l.Status == Queued && l.Reason != ReasonRequeued
 	// The run was slow, not lost: it completed its event late, and failed behind that.
 	failedAfter := l.Status == Resolved && l.Reason == ReasonCompleted && f.Completed && !r.Crash && !r.AtComplete
@@ -153,6 +154,14 @@ func (l *Letter) hearAgain(r *Report, f Facts) (Letter, Entry, *Alert) {
 		alert = nil // a person was told
 	}
 	return out, e, alert
+}
+
+// wasTold tells whether the run had said itself, by /mark-failed, what failed it. That it stops afterwards with an error
+// of its own making, so as to be seen in n8n, is no new failure.
+func (l *Letter) wasTold(r *Report, f Facts) bool {
+	c := f.Claim
+	return c != nil && c.ID == l.ClaimID && c.Status == ledger.Failed && !f.Ended && !f.Completed && c.Origin.ExecutionID == r.ExecutionID &&
+		l.Reason != ReasonLeaseExpired && l.Class != failure.Unclassified
 }
 
 // note keeps a report that moves nothing.

@@ -84,8 +84,8 @@ func (l *Letter) fill(r *Report, c *ledger.Claim, turned bool) {
 	switch {
 	case len(payload) > 0:
 		l.Payload, l.InputState = payload, InputStored
-	case r.ExecutionID != "":
-		l.InputState = InputWanted
+	case r.ExecutionID != "" && (l.Play == PlayWorkflow || r.Method == ""):
+		l.InputState = InputWanted // a request that is known is sent again as it was: with no body, or with one that nobody has
 	case l.InputState == "":
 		l.InputState = InputMissing
 	}

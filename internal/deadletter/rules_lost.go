@@ -145,3 +145,19 @@ func (l *Letter) lostEntry(c *ledger.Claim, reason string, now ledger.Instant) E
 	e.HTTPStatus, e.Class, e.Message = l.HTTPStatus, string(l.Class), l.Message
 	return e
 }
+
+// Undone opens a letter again that its worker had resolved although its event is not done: the webhook had answered
+// before the work, or without it. The attempt counts.
+func Undone(l *Letter, jitter float64, now ledger.Instant) (Letter, Entry, *Alert) {
+	out := *l
+	out.Backoff = failure.Backoff(int(l.AttemptCount), nil)
+	d := decision{to: Queued, reason: ReasonNotDone}
+	if l.AttemptCount >= l.MaxAttempts || l.ReplayID != "" {
+		d.to = Dead
+	}
+	out.VoidLease, out.LastVerb = out.Lease, endedByReport
+	out.move(d, now, jitter)
+	e := out.entry(kindExpired, now)
+	e.Message = "a worker said that it was done, and its event is not"
+	return out, e, out.alert(now)
+}

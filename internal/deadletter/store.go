@@ -122,4 +122,5 @@ type SweepReport struct {
 	NeverClaimed int // events that nobody claimed after a wait: now letters
 	Ended        int // letters whose lease had ended
 	Settled      int // letters whose event completed
+	Undone       int // letters that a worker had resolved, and whose event is not done: open again
 }

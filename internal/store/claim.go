@@ -106,6 +106,9 @@ func compareKeys(a, b ledger.Key) int {
 // failed handles a statement that failed for a whole batch: a member that cannot be written fails alone. Where
 // it is not known what happened, all fail.
 func failed[Q, A any](batch []*call[Q, A], err error, kind errorKind, alone func([]*call[Q, A]) []*call[Q, A]) (rest []*call[Q, A]) {
+	if kind == kindBusy || errors.Is(err, errMoved) {
+		return batch // rolled back, such as after a deadlock: it is decided anew
+	}
 	if len(batch) == 1 || kind == kindAway || errors.Is(err, ledger.ErrUnavailable) {
 		failAll(batch, err)
 		return nil

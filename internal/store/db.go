@@ -30,6 +30,8 @@ type Options struct {
 	Now func() time.Time
 	// Wall is this machine's clock, which tests set wrong or let jump; nil: the real one. Only SQLite goes by it.
 	Wall func() time.Time
+	// FetchesInputs says that somebody fetches the inputs of letters that want one: until then they are held.
+	FetchesInputs bool
 }
 
 // Observer is told what happens inside, for metrics. Nil functions are not called.
@@ -50,6 +52,8 @@ type Store struct {
 	limits  map[string]ledger.Limit
 	clock   *clock
 	jitter  func() float64 // in [0, 1)
+	settled atomic.Value   // where the walk that settles letters stopped
+	fetches bool           // inputs of letters are fetched from n8n
 
 	prepared atomic.Pointer[map[string]*sqlx.Stmt]
 	recent   *recent
@@ -64,7 +68,7 @@ type Store struct {
 // Open connects to url (`sqlite://PATH` or `postgres://…`), without creating or checking the schema: see
 // Migrate. Errors never contain the password.
 func Open(ctx context.Context, url string, o Options) (*Store, error) {
-	s := &Store{log: o.Log, observe: o.Observer, policy: o.Policies, limits: o.Limits, recent: newRecent(), alerts: newAlerting(o.Alerts), jitter: rand.Float64}
+	s := &Store{log: o.Log, observe: o.Observer, policy: o.Policies, limits: o.Limits, recent: newRecent(), alerts: newAlerting(o.Alerts), jitter: rand.Float64, fetches: o.FetchesInputs}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}

@@ -59,7 +59,6 @@ func benchmarkLease(b *testing.B, url, driver, dsn, numbers string, n int) {
 	run(fmt.Sprintf(numbers, n) + ` insert into letters (id, identity, status, class, retryable, outcome, workflow_id, execution_id, play, next_retry_at, created_at, updated_at, secret, payload, input_state, error, last_result, source, idempotency_key)
 		select '019355a0-0000-7000-8000-' || substr('000000000000' || g, length('000000000000' || g) - 11), 'run:' || g, 'queued', 'transient', true, 'not_executed', 'wf', 'e' || g, 'workflow', g, g, g,
 		'0123456789abcdef', '{"order":1}', 'stored', '{}', '', 'shop', 'order-' || g from g`)
-	run("analyze")
 	b.ReportAllocs()
 	for b.Loop() {
 		letters, err := s.LeaseLetters(b.Context(), &deadletter.LeaseRequest{CallerKey: "n8n", Limit: 25, LeaseSeconds: 300})

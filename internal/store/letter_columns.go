@@ -171,12 +171,13 @@ func (s *Store) writeLetters(ctx context.Context, tx *sqlx.Tx, changes []letterC
 		return nil
 	}
 	u, e := arrays{}, arrays{}
+	var alerts []*deadletter.Alert
 	for i := range changes {
 		ch := &changes[i]
 		ch.letter.Rev = ch.base + 1
 		ch.entry.LetterID, ch.entry.N = ch.letter.ID, ch.letter.Rev
-		if err := s.raise(ctx, tx, ch.alert); err != nil {
-			return err
+		if ch.alert != nil {
+			alerts = append(alerts, ch.alert)
 		}
 	}
 	addTo(&u, changes, "id", func(ch *letterChange) any { return &ch.letter.ID })
@@ -199,8 +200,16 @@ func (s *Store) writeLetters(ctx context.Context, tx *sqlx.Tx, changes []letterC
 	for _, c := range letterEntryColumns {
 		addTo(&e, changes, c.name, func(ch *letterChange) any { return c.field(&ch.entry) })
 	}
-	_, err = tx.ExecContext(ctx, tx.Rebind("insert into letter_entries ("+names(letterEntryColumns, "")+") "+e.rows("e")), e.args...)
-	return err
+	if _, err = tx.ExecContext(ctx, tx.Rebind("insert into letter_entries ("+names(letterEntryColumns, "")+") "+e.rows("e")), e.args...); err != nil {
+		return err
+	}
+	slices.SortFunc(alerts, func(a, b *deadletter.Alert) int { return strings.Compare(a.Group, b.Group) }) // as all take their locks
+	for _, a := range alerts {
+		if err := s.raise(ctx, tx, a); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func readLetter(ctx context.Context, q querier, columns []letterColumn, condition string, args ...any) (*deadletter.Letter, error) {

@@ -66,9 +66,10 @@ func chosen(r *deadletter.LeaseRequest) *filter {
 }
 
 // undecided is what holds a letter back: a claim of its key that is being worked on or of which nobody knows how it
-// ended. It costs the letter no attempt.
+// ended. It costs the letter no attempt. The claim is found by its key: || keeps the databases from the indexes by
+// status, which look short to a planner without fresh statistics, and are read anew for each letter.
 const undecided = `not exists (select 1 from claims c where c.source = l.source and c.account = l.account and c.idempotency_key = l.idempotency_key
-	and c.source <> '' and (c.status = 'unknown' or c.status = 'processing' and (c.lease_until > ? or c.kind = 'effect')))`
+	and c.source <> '' and (c.status || '' = 'unknown' or c.status || '' = 'processing' and (c.lease_until > ? or c.kind = 'effect')))`
 
 // takeLetters leases due letters, oldest first. Rows that another worker is just taking are passed over.
 func (s *Store) takeLetters(ctx context.Context, tx *sqlx.Tx, r *deadletter.LeaseRequest) (out []deadletter.Letter, err error) {
@@ -90,8 +91,11 @@ func (s *Store) takeLetters(ctx context.Context, tx *sqlx.Tx, r *deadletter.Leas
 	for _, destination := range crowded {
 		f.add("l.destination <> ?", destination)
 	}
+	if s.fetches {
+		f.add("l.input_state <> 'wanted'") // until it is fetched, or nobody has it
+	}
 	f.add(undecided, int64(now))
-	query := leanLetters + f.sql("order by l.next_retry_at, l.id", int(r.Limit)-1)
+	query := leanLetters + s.dueIndex(r) + f.sql("order by l.next_retry_at, l.id", int(r.Limit)-1)
 	if s.dialect.name == postgres.name {
 		query += " for update of l skip locked"
 	}
@@ -100,6 +104,9 @@ func (s *Store) takeLetters(ctx context.Context, tx *sqlx.Tx, r *deadletter.Leas
 		return nil, err
 	}
 	if rows, err = s.notCompleted(ctx, tx, rows, now); err != nil {
+		return nil, err
+	}
+	if rows, err = s.fitting(ctx, tx, rows); err != nil {
 		return nil, err
 	}
 	if rows, err = s.permitted(ctx, tx, rows, time.Duration(r.LeaseSeconds)*time.Second); err != nil {
@@ -121,6 +128,37 @@ func (s *Store) takeLetters(ctx context.Context, tx *sqlx.Tx, r *deadletter.Leas
 		out = append(out, changes[i].letter)
 	}
 	return out, nil
+}
+
+// dueIndex is the index to read by. SQLite without statistics would rather take all queued letters and sort them.
+func (s *Store) dueIndex(r *deadletter.LeaseRequest) string {
+	switch {
+	case s.dialect.name == postgres.name:
+		return ""
+	case r.WorkflowID != "":
+		return "indexed by letters_due_workflow "
+	case r.Source != "":
+		return "indexed by letters_due_source "
+	}
+	return "indexed by letters_due "
+}
+
+// leaseBytes is how much the payloads of one batch may come to; a single letter may be larger.
+const leaseBytes = 64 << 20
+
+// fitting cuts a batch to what one answer can hold.
+func (s *Store) fitting(ctx context.Context, tx *sqlx.Tx, letters []deadletter.Letter) ([]deadletter.Letter, error) {
+	total := 0
+	for i := range letters {
+		var size int
+		if err := tx.GetContext(ctx, &size, tx.Rebind(`select length(payload) from letters where id = ?`), letters[i].ID); err != nil {
+			return nil, err
+		}
+		if total += size; i > 0 && total > leaseBytes {
+			return letters[:i], nil
+		}
+	}
+	return letters, nil
 }
 
 // unpaused leaves out what is paused; false when all is.
@@ -184,6 +222,12 @@ func (s *Store) EndLetter(ctx context.Context, id string, e *deadletter.Ending) 
 		if out, err = deadletter.End(l, e, now); err != nil || !out.Write {
 			return err
 		}
+		if e.Verb == deadletter.Requeue {
+			if err := s.runnable(ctx, tx, l); err != nil {
+				out = deadletter.Ended{Letter: *l}
+				return err
+			}
+		}
 		if err := s.observeLetter(ctx, tx, l, e, &out); err != nil {
 			return err
 		}
@@ -201,4 +245,19 @@ func (s *Store) EndLetter(ctx context.Context, id string, e *deadletter.Ending) 
 		return nil
 	})
 	return out, s.translate(err)
+}
+
+// runnable refuses to queue a letter whose event is completed: a run would be told so, and the letter be resolved.
+func (s *Store) runnable(ctx context.Context, tx *sqlx.Tx, l *deadletter.Letter) error {
+	if l.ClaimID == "" {
+		return nil
+	}
+	claims, err := s.readTargets(ctx, tx, targets{ids: []string{l.ClaimID}})
+	if err != nil || len(claims) == 0 || claims[0].Kind != ledger.Event || claims[0].Status != ledger.Completed {
+		return err
+	}
+	return &ledger.Refusal{
+		Code:    ledger.InvalidTransition,
+		Message: "the letter's event is completed, so running it again would do nothing: set the claim to failed first (POST /claims/" + l.ClaimID + "/resolve), or resolve the letter",
+	}
 }

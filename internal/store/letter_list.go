@@ -2,12 +2,16 @@ package store
 
 import (
 	"context"
+	"slices"
 
 	"github.com/jmoiron/sqlx"
 
 	"holdfast/internal/deadletter"
 	"holdfast/internal/ledger"
 )
+
+// entriesShown is how many of the newest entries of a letter are shown.
+const entriesShown = 500
 
 // GetLetter is part of deadletter.Store.
 func (s *Store) GetLetter(ctx context.Context, id string) (deadletter.Letter, []deadletter.Entry, error) {
@@ -20,7 +24,8 @@ func (s *Store) GetLetter(ctx context.Context, id string) (deadletter.Letter, []
 	if l == nil {
 		return deadletter.Letter{}, nil, ledger.ErrNotFound
 	}
-	entries, err := selectRows(ctx, s.read, letterEntryColumns, entrySelect+"where e.letter_id = ? order by e.n", id)
+	entries, err := selectRows(ctx, s.read, letterEntryColumns, entrySelect+"where e.letter_id = ? order by e.n desc limit ?", id, entriesShown)
+	slices.Reverse(entries)
 	return *l, entries, s.translate(err)
 }
 

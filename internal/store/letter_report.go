@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"hash/fnv"
@@ -69,6 +70,9 @@ func (s *Store) report(ctx context.Context, tx *sqlx.Tx, r *deadletter.Report) (
 		return first, false, err
 	}
 	for i, sub := range subjects {
+		if err := s.loadPayload(ctx, tx, sub.claim); err != nil {
+			return first, false, err
+		}
 		f := deadletter.Facts{Now: now, Claim: sub.claim, HoldsClaims: sub.holds, Completed: sub.completed, Ended: sub.ended, Counted: counted}
 		l, known, err := s.reportOne(ctx, tx, r, f, linked)
 		if err == nil && !known && sub.claim != nil {
@@ -80,6 +84,9 @@ func (s *Store) report(ctx context.Context, tx *sqlx.Tx, r *deadletter.Report) (
 		if i == 0 {
 			first, duplicate = l, known
 			linked = nil // one letter goes on with what was retried, the other events have their own
+		}
+		if sub.claim != nil {
+			sub.claim.Payload = nil // payloads are large, and there may be many
 		}
 	}
 	return first, duplicate, nil
@@ -121,7 +128,8 @@ func (s *Store) reportOne(ctx context.Context, tx *sqlx.Tx, r *deadletter.Report
 	if l == nil {
 		ch.letter, ch.entry, ch.alert = deadletter.New(r, f)
 	} else {
-		entries, err := selectRows(ctx, tx, letterEntryColumns, entrySelect+"where e.letter_id = ? and e.kind = 'report' order by e.n", l.ID)
+		entries, err := selectRows(ctx, tx, letterEntryColumns, entrySelect+`where e.letter_id = ? and e.kind = 'report'
+			and (e.digest = ? or e.execution_id = ? and e.execution_id <> '') limit 10`, l.ID, value(&r.Digest), r.ExecutionID)
 		if err != nil {
 			return deadletter.Letter{}, false, err
 		}
@@ -202,14 +210,18 @@ func (s *Store) subjects(ctx context.Context, tx *sqlx.Tx, r *deadletter.Report,
 	}
 	switch {
 	case len(open) > 0:
-		return s.withPayload(ctx, tx, open)
+		return open[:min(len(open), lettersAtOnce)], nil
 	case len(completed) > 0:
-		return s.withPayload(ctx, tx, completed[:1])
+		return completed[:1], nil
 	case len(lost) > 0:
-		return s.withPayload(ctx, tx, lost[:1])
+		return lost[:1], nil
 	}
-	return s.withPayload(ctx, tx, effects[:1])
+	return effects[:1], nil
 }
+
+// lettersAtOnce bounds one report's transaction: a run may have claimed thousands of events. All their leases end at
+// once; the letters of the others are the sweep's to make.
+const lettersAtOnce = 100
 
 // parents links the failure of a child to the claim that its parent holds. The parent may go on in spite of it, so
 // its lease stays; when it fails as well, its report finds the same letter.
@@ -220,16 +232,14 @@ func (s *Store) parents(ctx context.Context, tx *sqlx.Tx, r *deadletter.Report) 
 	}
 	at := max(0, slices.IndexFunc(claims, func(c ledger.Claim) bool { return c.Kind == ledger.Event && c.Status != ledger.Completed }))
 	c := &claims[at]
-	return s.withPayload(ctx, tx, []subject{{claim: c, holds: true, completed: c.Kind == ledger.Event && c.Status == ledger.Completed, told: lessOne(c)}})
+	return []subject{{claim: c, holds: true, completed: c.Kind == ledger.Event && c.Status == ledger.Completed, told: lessOne(c)}}, nil
 }
 
-func (s *Store) withPayload(ctx context.Context, tx *sqlx.Tx, subjects []subject) ([]subject, error) {
-	for _, sub := range subjects {
-		if err := tx.GetContext(ctx, &sub.claim.Payload, tx.Rebind(`select payload from claims where id = ?`), sub.claim.ID); err != nil {
-			return nil, err
-		}
+func (s *Store) loadPayload(ctx context.Context, tx *sqlx.Tx, c *ledger.Claim) error {
+	if c == nil {
+		return nil
 	}
-	return subjects, nil
+	return tx.GetContext(ctx, &c.Payload, tx.Rebind(`select payload from claims where id = ?`), c.ID)
 }
 
 // claimsOf finds the claims that an execution made, now or in an attempt that others have followed. Execution ids
@@ -238,11 +248,13 @@ func (s *Store) claimsOf(ctx context.Context, tx *sqlx.Tx, workflow, execution s
 	if execution == "" {
 		return nil, nil
 	}
-	claims, err := selectClaims(ctx, tx, lean, leanSelect+`where c.execution_id = ? and c.execution_id <> '' and (c.workflow_id = ? or c.workflow_id = '' or ? = '') order by c.first_at, c.id`,
-		execution, workflow, workflow)
+	// Locked in the order of ids, as endings write them, and before any letter: an ending takes its claim first too.
+	claims, err := selectClaims(ctx, tx, lean, leanSelect+`where c.execution_id = ? and c.execution_id <> '' and (c.workflow_id = ? or c.workflow_id = '' or ? = '') order by c.id`+
+		s.dialect.forUpdate, execution, workflow, workflow)
 	if err != nil {
 		return nil, err
 	}
+	slices.SortStableFunc(claims, func(a, b ledger.Claim) int { return cmp.Compare(a.FirstAt, b.FirstAt) })
 	var ids []string
 	if err := sqlx.SelectContext(ctx, tx, &ids, tx.Rebind(`select distinct claim_id from history where execution_id = ? and execution_id <> '' and claim_id <> ''`), execution); err != nil {
 		return nil, err

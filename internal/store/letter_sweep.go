@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/jmoiron/sqlx"
 
@@ -19,37 +20,42 @@ func (s *Store) SweepLetters(ctx context.Context) (r deadletter.SweepReport, err
 	lost := []struct {
 		reason string
 		count  *int
+		id     string // what the walk goes by
 		where  string
 		args   []any
 	}{
-		{"failed", new(int), `c.kind = 'event' and c.status = 'failed' and c.lettered < c.moves`, nil},
-		{deadletter.ReasonLeaseExpired, &r.LeaseExpired, `c.kind = 'event' and c.status = 'processing' and c.lease_until <= ? and c.lettered < c.moves`, []any{now}},
-		{deadletter.ReasonNeverClaimed, &r.NeverClaimed, `c.kind = 'event' and c.status = 'pending' and c.lettered < c.moves
+		{"failed", new(int), "c.id", `c.kind = 'event' and c.status = 'failed' and c.lettered < c.moves`, nil},
+		// || keeps SQLite from the primary key: ended leases are found by their time.
+		{deadletter.ReasonLeaseExpired, &r.LeaseExpired, "c.id || ''", `c.kind = 'event' and c.status = 'processing' and c.lease_until <= ? and c.lettered < c.moves`, []any{now}},
+		{deadletter.ReasonNeverClaimed, &r.NeverClaimed, "c.id", `c.kind = 'event' and c.status = 'pending' and c.lettered < c.moves
 			and (c.wait_until > 0 or c.due_at > 0) and c.wait_until <= ? and c.due_at <= ?`, []any{now - unclaimedGrace, now - unclaimedGrace}},
 	}
 	for _, l := range lost {
-		if *l.count, err = s.sweepLost(ctx, l.reason, l.where, l.args); err != nil {
+		if *l.count, err = s.sweepLost(ctx, l.reason, l.id, l.where, l.args); err != nil {
 			return r, s.translate(err)
 		}
 	}
 	if r.Ended, err = s.expireLetters(ctx); err == nil {
 		r.Settled, err = s.settleCompleted(ctx)
 	}
+	if err == nil {
+		r.Undone, err = s.sweepUndone(ctx)
+	}
 	return r, s.translate(err)
 }
 
 // sweepLost makes letters of events that nobody reports about, one at a time: each is complete by itself.
-func (s *Store) sweepLost(ctx context.Context, reason, where string, args []any) (total int, err error) {
+func (s *Store) sweepLost(ctx context.Context, reason, id, where string, args []any) (total int, err error) {
 	after := ""
 	for {
-		claims, err := selectClaims(ctx, s.read, claimColumns, fullSelect+"where "+where+" and c.id > ? order by c.id limit ?", append(append([]any{}, args...), after, page)...)
+		claims, err := selectClaims(ctx, s.read, lean, leanSelect+"where "+where+" and "+id+" > ? order by "+id+" limit ?", append(append([]any{}, args...), after, page)...)
 		if err != nil {
 			return total, err
 		}
 		for i := range claims {
 			c := &claims[i]
 			after = c.ID
-			err := s.retried(ctx, func(tx *sqlx.Tx) error { return s.lose(ctx, tx, c, reason, s.clock.now()) })
+			err := s.retried(ctx, func(tx *sqlx.Tx) error { return s.loseWithPayload(ctx, tx, c, reason, s.clock.now()) })
 			switch {
 			case errors.Is(err, errStands):
 			case err != nil:
@@ -57,6 +63,7 @@ func (s *Store) sweepLost(ctx context.Context, reason, where string, args []any)
 			default:
 				total++
 			}
+			c.Payload = nil
 		}
 		if len(claims) < page {
 			return total, nil
@@ -127,17 +134,38 @@ func (s *Store) expireLetters(ctx context.Context) (total int, err error) {
 	}
 }
 
+// settlePage is how many letters one pass looks at.
+const settlePage = 1000
+
 // settleCompleted resolves open letters whose event was completed after all, which the completion itself does: this
-// is for those that it did not know of.
+// is for those that it did not know of. It walks all letters, a page at a time, from where it stopped.
 func (s *Store) settleCompleted(ctx context.Context) (total int, err error) {
-	var ids []string
-	if err := s.read.SelectContext(ctx, &ids, s.read.Rebind(`select l.id from letters l join claims c on c.id = l.claim_id
-		where l.claim_id <> '' and l.status in ('queued', 'replaying', 'dead') and l.reason <> ? and l.reason <> ? and c.kind = 'event' and c.status = 'completed' limit ?`),
-		deadletter.ReasonFailedAfter, deadletter.ReasonSettledLate, page); err != nil {
+	var page []struct {
+		ID     string `db:"id"`
+		Status string `db:"status"`
+		Reason string `db:"reason"`
+		Claim  string `db:"claim_id"`
+	}
+	after, _ := s.settled.Load().(string)
+	if err := s.read.SelectContext(ctx, &page, s.read.Rebind(`select id, status, reason, claim_id from letters where id > ? order by id limit ?`), after, settlePage); err != nil {
 		return 0, err
 	}
-	for _, id := range ids {
-		done, err := s.settleLetter(ctx, id, deadletter.ReasonCompleted)
+	next := ""
+	if len(page) == settlePage {
+		next = page[settlePage-1].ID
+	}
+	for _, l := range page {
+		if l.Claim == "" || !deadletter.Status(l.Status).Open() || l.Reason == deadletter.ReasonFailedAfter || l.Reason == deadletter.ReasonSettledLate {
+			continue
+		}
+		var n int
+		if err := s.read.GetContext(ctx, &n, s.read.Rebind(`select count(*) from claims where id = ? and kind = 'event' and status = 'completed'`), l.Claim); err != nil {
+			return total, err
+		}
+		if n == 0 {
+			continue
+		}
+		done, err := s.settleLetter(ctx, l.ID, deadletter.ReasonCompleted)
 		if err != nil {
 			return total, err
 		}
@@ -145,7 +173,57 @@ func (s *Store) settleCompleted(ctx context.Context) (total int, err error) {
 			total++
 		}
 	}
+	s.settled.Store(next)
 	return total, nil
+}
+
+// undoneGrace is how long after its worker said that all was done an event may take to say so itself.
+const undoneGrace = 5 * time.Minute
+
+// sweepUndone opens letters again whose worker resolved them although their event is not done: the workflow's webhook
+// had answered, and the work was never done.
+func (s *Store) sweepUndone(ctx context.Context) (total int, err error) {
+	var ids []string
+	if err := s.read.SelectContext(ctx, &ids, s.read.Rebind(`select id from letters where status = 'resolved' and reason = 'replayed' and claim_id <> '' and updated_at <= ?
+		order by updated_at, id limit ?`), int64(s.clock.now().Add(-undoneGrace)), page); err != nil {
+		return 0, err
+	}
+	for _, id := range ids {
+		err := s.retried(ctx, func(tx *sqlx.Tx) error {
+			reopened, err := s.undo(ctx, tx, id)
+			if reopened {
+				total++
+			}
+			return err
+		})
+		if err != nil {
+			return total, err
+		}
+	}
+	return total, nil
+}
+
+func (s *Store) undo(ctx context.Context, tx *sqlx.Tx, id string) (reopened bool, err error) {
+	l, err := s.lockedLetter(ctx, tx, id)
+	if err != nil || l == nil || l.Reason != deadletter.ReasonReplayed || l.Status != deadletter.Resolved {
+		return false, err
+	}
+	claims, err := s.readTargets(ctx, tx, targets{ids: []string{l.ClaimID}})
+	if err != nil {
+		return false, err
+	}
+	ch := letterChange{base: l.Rev}
+	switch {
+	case len(claims) == 0 || claims[0].Kind == ledger.Effect || claims[0].Status == ledger.Completed || claims[0].Status == ledger.Stale:
+		ch.letter = *l
+		ch.letter.Reason = deadletter.ReasonCompleted // it need not be looked at again
+	case claims[0].Status == ledger.Processing && claims[0].Lettered < claims[0].Moves:
+		return false, nil // it is under way, or will be found when its lease is over
+	default:
+		ch.letter, ch.entry, ch.alert = deadletter.Undone(l, s.jitter(), s.clock.now())
+		reopened = true
+	}
+	return reopened, s.writeLetter(ctx, tx, &ch)
 }
 
 func (s *Store) settleLetter(ctx context.Context, id, reason string) (done bool, err error) {

@@ -20,7 +20,7 @@ type MigrationState struct {
 }
 
 // migrationTime bounds how long a replica waits for another one's migrations.
-const migrationTime = 2 * time.Minute
+const migrationTime = 15 * time.Minute
 
 // migrationWait is how long a replica waits before it looks again whether another one is done.
 const migrationWait = 100 * time.Millisecond

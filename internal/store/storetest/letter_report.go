@@ -136,7 +136,8 @@ func letterFields(w *world) {
 		{"given", true, []tell{input(`"given"`), body}, `"given"`, deadletter.InputStored},
 		{"claimed", true, []tell{body}, `"claimed"`, deadletter.InputStored},
 		{"body", false, []tell{body}, `"body"`, deadletter.InputStored},
-		{"wanted", false, nil, "", deadletter.InputWanted},
+		{"wanted", false, []tell{method("")}, "", deadletter.InputWanted},
+		{"of a request without a body", false, nil, "", deadletter.InputMissing}, // it is sent again as it was
 		{"none", false, []tell{func(r *deadletter.Report) { r.ExecutionID, r.Trigger = "", true }}, "", deadletter.InputMissing},
 	} {
 		w.row("payload "+row.name, func(w *world) {
