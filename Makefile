@@ -45,7 +45,7 @@ run: build ## build and start the sidecar on its embedded SQLite, data in ./data
 # checkptr=0: pointer checks inside the translated C of SQLite double the time and are not about our code.
 .PHONY: test
 test: need-go need-cc ## run all fast tests, on SQLite and PostgreSQL, with the race detector (PKG=./... for a part)
-	@CGO_ENABLED=1 .ci/with-postgres $(GO) test -race -gcflags=all=-d=checkptr=0 -shuffle=on $(PKG)
+	@CGO_ENABLED=1 .ci/with-postgres $(GO) test -race -gcflags=all=-d=checkptr=0 -shuffle=on -timeout 20m $(PKG)
 
 .PHONY: test-pooled
 test-pooled: need-go ## run the whole conformance suite behind PgBouncer in transaction mode too

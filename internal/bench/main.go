@@ -28,10 +28,12 @@ func main() {
 	binary := flag.String("holdfast", "bin/holdfast", "the program to measure")
 	only := flag.String("only", "", "measure only rows whose name contains this")
 	growth := flag.String("growth", "", "also measure with tables of these sizes, such as 10000,1000000")
+	deliver := flag.Int("deliver", 0, "instead: deliver so many events to a destination with a rate and failures, and count")
+	scale := flag.Int("scale", 20, "with -deliver: how many times 100 requests in 10 seconds the destination allows")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	b := &bench{binary: *binary, each: time.Duration(*seconds) * time.Second, rounds: *rounds, only: *only, growths: *growth, postgres: os.Getenv("HOLDFAST_TEST_POSTGRES")}
+	b := &bench{binary: *binary, each: time.Duration(*seconds) * time.Second, rounds: *rounds, only: *only, growths: *growth, events: *deliver, scale: *scale, postgres: os.Getenv("HOLDFAST_TEST_POSTGRES")}
 	if err := b.run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
@@ -45,6 +47,8 @@ type bench struct {
 	rounds   int
 	only     string
 	growths  string
+	events   int
+	scale    int
 	dir      string
 }
 
@@ -56,6 +60,9 @@ func (b *bench) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(b.dir)) }()
+	if b.events > 0 {
+		return b.deliver(ctx, b.events, b.scale)
+	}
 	var sizes []int
 	for _, s := range strings.FieldsFunc(b.growths, func(r rune) bool { return r == ',' }) {
 		n, err := strconv.Atoi(s)

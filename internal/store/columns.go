@@ -157,7 +157,11 @@ func value(p any) any {
 
 // array gathers one column of many rows as an array for unnest; typ is its PostgreSQL type.
 func array[T any](rows []T, pointer func(*T) any) (arg any, typ string) {
-	switch pointer(&rows[0]).(type) {
+	first := new(T)
+	if len(rows) > 0 {
+		first = &rows[0]
+	}
+	switch pointer(first).(type) {
 	case *string:
 		return pq.StringArray(gather[T, string](rows, pointer)), "text[]"
 	case *int64:

@@ -340,7 +340,7 @@ func TestLostAnswers(t *testing.T) {
 	right(t, "a claim of an entity", v, err)
 
 	c := granted(t, s, ask("to be completed"))
-	w.loseOnce("with u as (")
+	w.loseOnce("select * from holdfast_move(")
 	if out, err := s.End(t.Context(), ending(ledger.Complete, &c)); !errors.Is(err, ledger.ErrUnavailable) && (err != nil || out.Claim.Status != ledger.Completed) {
 		t.Errorf("a receipt whose answer was lost: %s, %v", out.Claim.Status, err)
 	}
@@ -350,7 +350,7 @@ func TestLostAnswers(t *testing.T) {
 
 	granted(t, s, ask("taken over", leased(1)))
 	poll(t, func() bool {
-		w.loseOnce("with u as (")
+		w.loseOnce("select * from holdfast_move(")
 		v, err = s.Claim(t.Context(), ask("taken over"))
 		return err != nil || v.Claim.Attempt > 1
 	})

@@ -228,6 +228,16 @@ func (s *Store) updateEach(ctx context.Context, q querier, changes []change) (ma
 }
 
 func updateAll(ctx context.Context, q querier, changes []change) (map[string]bool, error) {
+	written := map[string]bool{}
+	for part := range slices.Chunk(changes, maxBatch) {
+		if err := updatePart(ctx, q, part, written); err != nil {
+			return nil, err
+		}
+	}
+	return written, nil
+}
+
+func updatePart(ctx context.Context, q querier, changes []change, written map[string]bool) error {
 	columns := columnsFor(changes)
 	u := arrays{}
 	addTo(&u, changes, "id", func(ch *change) any { return &ch.claim.ID })
@@ -235,29 +245,31 @@ func updateAll(ctx context.Context, q querier, changes []change) (map[string]boo
 	for _, col := range columns {
 		addTo(&u, changes, col.name, func(ch *change) any { return col.field(&ch.claim) })
 	}
-	query := "with u as (" + u.rows("u") + "), written as (update claims as c set " +
-		assignments(columns, func(name string) string { return "u." + name }) +
-		" from u where c.id = u.id and c.rev = u.base returning c.id)"
 	var entries []ledger.HistoryEntry
 	for i := range changes {
 		entries = append(entries, changes[i].old...)
 	}
-	args := u.args
-	if len(entries) > 0 {
-		h := arrays{}
-		for i, name := range entryColumns {
-			addTo(&h, entries, name, func(e *ledger.HistoryEntry) any { return entryFields(e)[i] })
-		}
-		query += ", kept as (insert into history (" + strings.Join(entryColumns, ", ") + ") select h.* from (" + h.rows("h") +
-			") h join written on written.id = h.claim_id on conflict (claim_id, entry) do nothing)"
-		args = append(args, h.args...)
+	h := arrays{}
+	for i, name := range entryColumns {
+		addTo(&h, entries, name, func(e *ledger.HistoryEntry) any { return entryFields(e)[i] })
+	}
+	query := movePostgres
+	if len(columns) > len(moving) { // rare: a payload is filled in
+		query = q.Rebind("with u as (" + u.rows("u") + "), written as (update claims as c set " +
+			assignments(columns, func(name string) string { return "u." + name }) +
+			" from u where c.id = u.id and c.rev = u.base returning c.id), kept as (insert into history (" + strings.Join(entryColumns, ", ") +
+			") select h.* from (" + h.rows("h") + ") h join written on written.id = h.claim_id on conflict (claim_id, entry) do nothing) select id from written")
 	}
 	var ids []string
-	if err := sqlx.SelectContext(ctx, q, &ids, q.Rebind(query+" select id from written"), args...); err != nil {
-		return nil, err
+	err := sqlx.SelectContext(ctx, q, &ids, query, append(u.args, h.args...)...)
+	for _, id := range ids {
+		written[id] = true
 	}
-	return set(ids), nil
+	return err
 }
+
+// movePostgres moves claims with a plan that is kept; see migration 0011.
+var movePostgres = "select * from holdfast_move($1" + numbered(", $%d", 2, 2+len(moving)+len(entryColumns)) + ")"
 
 // arrays are the columns of a batch, one array each.
 type arrays struct {
