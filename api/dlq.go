@@ -73,6 +73,10 @@ func (s *server) report(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	var rest []jsontext.Value
+	if failure.Kind(body) == '[' {
+		body, rest = several(body)
+	}
 	r, err := deadletter.Read(body, s.Redact)
 	if err != nil {
 		if !jsontext.Value(body).IsValid(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)) {
@@ -90,5 +94,39 @@ func (s *server) report(c echo.Context) error {
 	if !duplicate {
 		s.Metrics.reported(&l)
 	}
+	for _, item := range rest {
+		if err := s.reportOther(call, item); err != nil {
+			return err
+		}
+	}
 	return answer(c, http.StatusOK, &reportAnswer{s.core(&l), duplicate})
+}
+
+// several takes an array of reports apart. n8n sends one at a time; whoever sends more is answered with the first's
+// letter, and the others are kept as well.
+func several(body []byte) (first []byte, rest []jsontext.Value) {
+	var items []jsontext.Value
+	failure.Elements(body, func(v jsontext.Value) bool {
+		if k := failure.Kind(v); k == '{' || k == '[' || k == '"' {
+			items = append(items, v)
+		}
+		return true
+	})
+	if len(items) < 2 {
+		return body, nil
+	}
+	return items[0], items[1:]
+}
+
+func (s *server) reportOther(c call, item jsontext.Value) error {
+	r, err := deadletter.Read(item, s.Redact)
+	if err != nil {
+		return err
+	}
+	r.CallerKey, r.Fresh = c.key.Name, deadletter.NewFresh()
+	l, duplicate, err := s.Letters.Report(c, r)
+	if err == nil && !duplicate {
+		s.Metrics.reported(&l)
+	}
+	return err
 }

@@ -170,7 +170,7 @@ func TestLetterCallsAreRefused(t *testing.T) {
 			w.post(t, path+"/"+verb, obj{"authorized_by": "asha", "reason": " "}, op).refused(t, 400, "invalid_request").names(t, "reason")
 			w.post(t, path+"/"+verb, and(person, obj{"lease_token": "x"}), op).refused(t, 400, "invalid_request").names(t, "lease_token")
 		}
-		w.post(t, path+"/resolve", person, as).refused(t, 400, "invalid_request").names(t, "lease_token")
+		w.post(t, path+"/resolve", person, as).refused(t, 403, "forbidden")
 		w.post(t, path+"/resolve", obj{}, as).refused(t, 400, "invalid_request").names(t, "lease_token")
 		w.post(t, path+"/resolve", obj{"lease_token": nil}, op).refused(t, 400, "invalid_request").names(t, "authorized_by")
 		for _, key := range []edit{as, op} {

@@ -85,6 +85,9 @@ type letterResolveRequest struct {
 func (s *server) resolveLetter(c call, req *letterResolveRequest) (*letterEnding, error) {
 	e := &deadletter.Ending{Verb: deadletter.Resolve, Result: keepResult(req.Result)}
 	byPerson := req.LeaseToken == "" && c.key.Role == string(operator)
+	if req.LeaseToken == "" && !byPerson && (req.AuthorizedBy != "" || req.Reason != "") {
+		return nil, newProblem("forbidden", "resolving a letter without its lease_token is an operator's")
+	}
 	if !byPerson {
 		if err := withLetterToken(e, c, req.LeaseToken); err != nil {
 			return nil, err

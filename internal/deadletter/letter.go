@@ -54,6 +54,7 @@ const (
 	ReasonCompleted         = "completed"      // its event was completed after all
 	ReasonSucceeded         = "succeeded"      // n8n's API says that the run, or a retry of it, succeeded
 	ReasonNotNow            = "not_now"
+	ReasonJoined            = "joined" // the failure has another letter: its parent's
 	ReasonRequeued          = "requeued"
 	ReasonDiscarded         = "discarded"
 	ReasonReplayed          = "replayed" // resolved by a worker

@@ -35,7 +35,7 @@ func (in *intake) readRequest(fault jsontext.Value) (path []string) {
 	if bodiless && isEmpty(r.RequestBody) || hasToken(r.RequestBody) {
 		r.RequestBody = nil
 	}
-	r.AtComplete = isComplete(uri, request["body"])
+	r.AtComplete = (r.Method == "" || r.Method == "POST") && isComplete(uri, request["body"])
 	return path
 }
 
@@ -138,16 +138,21 @@ func isEmpty(body []byte) bool {
 	return false
 }
 
-// isComplete tells whether a request went to this service's /complete. Other services have paths that end so too:
-// where the body is known, it must be one that ours takes.
+// isComplete tells whether a request went to this service's /complete. Other services have paths that end so too: the
+// body must be one that ours takes. Where none is known, the path must be the whole path.
 func isComplete(uri string, body jsontext.Value) bool {
 	path, _, _ := strings.Cut(uri, "#")
 	path, _, _ = strings.Cut(path, "?")
-	if !strings.HasSuffix(strings.TrimRight(path, "/"), "/complete") {
+	path = strings.TrimRight(path, "/")
+	if !strings.HasSuffix(path, "/complete") {
 		return false
 	}
 	o := failure.ReadMembers(requestBody(body))
-	return len(o) == 0 || o["lease_token"] != nil || o["source"] != nil
+	if len(o) == 0 {
+		_, after, _ := strings.Cut(path, "://")
+		return strings.Count(after, "/") == 1
+	}
+	return o["lease_token"] != nil || o["source"] != nil && (o["idempotency_key"] != nil || o["reference"] != nil)
 }
 
 // leaseToken is a token of a claim or of a letter.

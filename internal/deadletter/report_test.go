@@ -208,13 +208,17 @@ func TestReadRequest(t *testing.T) {
 func TestReadAtComplete(t *testing.T) {
 	t.Parallel()
 	for request, want := range map[string]bool{
-		`{"uri":"http://holdfast:8088/complete","body":{"lease_token":"t"}}`:                 true,
-		`{"uri":"https://a.example.test/holdfast/complete/?x=1","body":{"source":"stripe"}}`: true,
-		`{"uri":"http://holdfast:8088/complete","body":"{\"lease_token\":\"t\"}"}`:           true,
-		`{"uri":"http://holdfast:8088/complete"}`:                                            true,
-		`{"uri":"https://shop.example.test/orders/5/complete","body":{"order":5}}`:           false,
-		`{"uri":"http://holdfast:8088/claim?next=/complete","body":{"lease_token":"t"}}`:     false,
-		`{"uri":"http://holdfast:8088/autocomplete","body":{"source":"x"}}`:                  false,
+		`{"uri":"http://holdfast:8088/complete","body":{"lease_token":"t"}}`:                                    true,
+		`{"uri":"https://a.example.test/holdfast/complete/?x=1","body":{"source":"stripe","reference":"ws_1"}}`: true,
+		`{"uri":"https://shop.example.test/orders/5/complete","body":{"source":"web"}}`:                         false,
+		`{"uri":"https://shop.example.test/orders/5/complete","body":null}`:                                     false,
+		`{"uri":"https://shop.example.test/orders/5/complete","body":"done"}`:                                   false,
+		`{"method":"GET","uri":"http://holdfast:8088/complete"}`:                                                false,
+		`{"uri":"http://holdfast:8088/complete","body":"{\"lease_token\":\"t\"}"}`:                              true,
+		`{"uri":"http://holdfast:8088/complete"}`:                                                               true,
+		`{"uri":"https://shop.example.test/orders/5/complete","body":{"order":5}}`:                              false,
+		`{"uri":"http://holdfast:8088/claim?next=/complete","body":{"lease_token":"t"}}`:                        false,
+		`{"uri":"http://holdfast:8088/autocomplete","body":{"source":"x"}}`:                                     false,
 		`{}`: false,
 	} {
 		if r := mustRead(t, report(request)); r.AtComplete != want {

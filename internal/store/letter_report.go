@@ -89,7 +89,24 @@ func (s *Store) report(ctx context.Context, tx *sqlx.Tx, r *deadletter.Report) (
 			sub.claim.Payload = nil // payloads are large, and there may be many
 		}
 	}
-	return first, duplicate, nil
+	return first, duplicate, s.joinChild(ctx, tx, r, &first)
+}
+
+// joinChild settles the letter that a child has of its own where its parent's report has found another: the child had
+// reported first, before anybody knew whose it was. The failure has one letter.
+func (s *Store) joinChild(ctx context.Context, tx *sqlx.Tx, r *deadletter.Report, parent *deadletter.Letter) error {
+	if r.ChildExecutionID == "" {
+		return nil
+	}
+	of := *r
+	of.ExecutionID, of.RetryOf, of.ParentExecutionID = "", "", ""
+	child, _, err := s.linked(ctx, tx, &of, "")
+	if err != nil || child == nil || child.ID == parent.ID || child.ClaimID != "" || !child.Status.Open() {
+		return err
+	}
+	ch := letterChange{base: child.Rev}
+	ch.letter, ch.entry = deadletter.Settle(child, deadletter.ReasonJoined, sweeper, s.clock.now())
+	return s.writeLetter(ctx, tx, &ch)
 }
 
 // lockRuns lets reports that name one execution pass one after the other: a child and its parent fail at the same
@@ -121,8 +138,8 @@ func (s *Store) reportOne(ctx context.Context, tx *sqlx.Tx, r *deadletter.Report
 	if err != nil {
 		return deadletter.Letter{}, false, err
 	}
-	if l == nil && linked != nil && (f.Claim == nil || linked.ClaimID == "") {
-		l = linked // what it retried had claimed nothing
+	if l == nil && linked != nil && (f.Claim == nil || linked.ClaimID == "" || f.Counted && f.Claim.Kind == ledger.Effect) {
+		l = linked // what it retried had claimed nothing, or a child and its parent each hold an effect
 	}
 	ch := letterChange{whole: true}
 	if l == nil {
@@ -168,11 +185,14 @@ func lessOne(c *ledger.Claim) int64 { return max(1, c.Moves-1) }
 // open event, else the event that it has completed, else the event that another execution has taken over from it, whose
 // lease is left alone, else its first effect.
 func (s *Store) subjects(ctx context.Context, tx *sqlx.Tx, r *deadletter.Report, now ledger.Instant) ([]subject, error) {
-	if r.Handler {
-		return []subject{{}}, nil
-	}
 	execution := r.ExecutionID
 	claims, err := s.claimsOf(ctx, tx, r.WorkflowID, execution)
+	if r.Handler {
+		if err == nil {
+			err = s.endLeases(ctx, tx, r, claims, now)
+		}
+		return []subject{{}}, err
+	}
 	if err == nil && len(claims) == 0 && r.ChildExecutionID != "" {
 		// The child has failed as well, with or without a report of its own.
 		execution = r.ChildExecutionID
@@ -215,8 +235,25 @@ func (s *Store) subjects(ctx context.Context, tx *sqlx.Tx, r *deadletter.Report,
 		return completed[:1], nil
 	case len(lost) > 0:
 		return lost[:1], nil
+	case r.ParentExecutionID != "":
+		// A step of its parent's: where the parent holds the event, both report one failure.
+		if parents, err := s.parents(ctx, tx, r); err != nil || parents[0].claim != nil && parents[0].claim.Kind == ledger.Event {
+			return parents, err
+		}
 	}
 	return effects[:1], nil
+}
+
+// endLeases ends those of a failed error workflow's own events. Their letters are the sweep's to make.
+func (s *Store) endLeases(ctx context.Context, tx *sqlx.Tx, r *deadletter.Report, claims []ledger.Claim, now ledger.Instant) error {
+	w := newWork(claims)
+	e := &ledger.Ending{Verb: ledger.MarkFailed, CallerKey: r.CallerKey, HTTPStatus: int64(r.Verdict.HTTPStatus), ErrorClass: string(r.Verdict.Class), Message: r.Message}
+	for i := range claims {
+		if failed, ok := ledger.Reported(&claims[i], e, r.ExecutionID, now); ok {
+			w.put(&claims[i], &failed, false)
+		}
+	}
+	return s.writeAll(ctx, tx, w)
 }
 
 // lettersAtOnce bounds one report's transaction: a run may have claimed thousands of events. All their leases end at

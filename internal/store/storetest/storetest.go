@@ -75,6 +75,8 @@ func Run(t *testing.T, open Open) {
 		{"LimitLettersConcurrency", limitLettersConcurrency},
 		{"LimitLettersCircuit", limitLettersCircuit},
 		{"LimitLettersOfWorkflows", limitLettersOfWorkflows},
+		{"LetterHousehold", letterHousehold},
+		{"LetterOfHandlersEvent", letterOfHandlersEvent},
 		{"LetterUndone", letterUndone},
 		{"LetterRequeueCompleted", letterRequeueCompleted},
 		{"LetterManyEvents", letterManyEvents},
