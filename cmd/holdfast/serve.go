@@ -241,6 +241,7 @@ func (m *Main) Close() error {
 // what it has not confirmed was not acknowledged to anybody.
 func (m *Main) closeStore() error {
 	closed := make(chan error, 1)
+	m.store.Quiesce()
 	go func() {
 		for _, l := range m.loops {
 			l.Stop()

@@ -43,17 +43,18 @@ type Observer struct {
 
 // Store is a ledger over one database. Open makes one.
 type Store struct {
-	dialect dialect
-	write   *sqlx.DB
-	read    *sqlx.DB // on SQLite a pool beside the one writer; else the same
-	log     *slog.Logger
-	observe Observer
-	policy  ledger.Policies
-	limits  map[string]ledger.Limit
-	clock   *clock
-	jitter  func() float64 // in [0, 1)
-	settled atomic.Value   // where the walk that settles letters stopped
-	fetches bool           // inputs of letters are fetched from n8n
+	dialect  dialect
+	write    *sqlx.DB
+	read     *sqlx.DB // on SQLite a pool beside the one writer; else the same
+	log      *slog.Logger
+	observe  Observer
+	policy   ledger.Policies
+	limits   map[string]ledger.Limit
+	clock    *clock
+	jitter   func() float64 // in [0, 1)
+	stopping atomic.Bool    // long passes end early
+	settled  atomic.Value   // where the walk that settles letters stopped
+	fetches  bool           // inputs of letters are fetched from n8n
 
 	prepared atomic.Pointer[map[string]*sqlx.Stmt]
 	recent   *recent
@@ -93,6 +94,9 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	s.places, s.crowd = s.newPlaces(), make(chan struct{}, maxConnections/2)
 	return s, nil
 }
+
+// Quiesce lets passes that walk over many rows end early: what they have not done is done after the next start.
+func (s *Store) Quiesce() { s.stopping.Store(true) }
 
 // Close waits for what is under way and closes the database.
 func (s *Store) Close() error {

@@ -55,6 +55,9 @@ func (s *Store) sweepLost(ctx context.Context, reason, id, where string, args []
 		for i := range claims {
 			c := &claims[i]
 			after = c.ID
+			if s.stopping.Load() || total >= lostAtOnce {
+				return total, nil // the next pass goes on
+			}
 			err := s.retried(ctx, func(tx *sqlx.Tx) error { return s.loseWithPayload(ctx, tx, c, reason, s.clock.now()) })
 			switch {
 			case errors.Is(err, errStands):
@@ -70,6 +73,9 @@ func (s *Store) sweepLost(ctx context.Context, reason, id, where string, args []
 		}
 	}
 }
+
+// lostAtOnce bounds one pass: after an outage the leases of very many events end together.
+const lostAtOnce = 2000
 
 // errStands says that a claim has moved since the sweep read it: it is not lost, or will be found again.
 var errStands = errors.New("store: the claim moved")

@@ -86,3 +86,17 @@ func letterManyEvents(w *world) {
 	}
 	w.known(w.failed("1", sameBytes(nil)), first.ID)
 }
+
+// letterQuiesce: a program that stops does not wait for a walk over many rows.
+func letterQuiesce(w *world) {
+	w.grant(w.event("order", w.run("1"), lease(60)))
+	w.pass(61 * time.Second)
+	w.store.Quiesce()
+	if r := w.sweptLetters(); r.LeaseExpired != 0 {
+		w.Errorf("%d letters were made while the program stops", r.LeaseExpired)
+	}
+	again := w.beside()
+	if r, err := again.SweepLetters(w.Context()); err != nil || r.LeaseExpired != 1 {
+		w.Errorf("%d letters after the next start, %v", r.LeaseExpired, err)
+	}
+}

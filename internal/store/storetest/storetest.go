@@ -78,6 +78,7 @@ func Run(t *testing.T, open Open) {
 		{"LetterHousehold", letterHousehold},
 		{"LetterOfHandlersEvent", letterOfHandlersEvent},
 		{"LetterUndone", letterUndone},
+		{"LetterQuiesce", letterQuiesce},
 		{"LetterRequeueCompleted", letterRequeueCompleted},
 		{"LetterManyEvents", letterManyEvents},
 		{"Retention", retention},
