@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -303,9 +302,6 @@ func TestReadCutsLong(t *testing.T) {
 
 // TestReadLinear reads the worst shapes at a size where more than linear time would show.
 func TestReadLinear(t *testing.T) {
-	if testing.Short() {
-		t.Skip("reads megabytes")
-	}
 	const size = 2 << 20
 	fill := func(s string) string { return strings.Repeat(s, size/len(s)) }
 	for name, fault := range map[string]string{
@@ -317,13 +313,8 @@ func TestReadLinear(t *testing.T) {
 		"quotes":    `{"messages":["` + fill(`\"`) + `"]}`,
 		"secrets":   `{"message":"` + fill("token=a ") + `"}`,
 	} {
-		start := time.Now()
+		t.Log(name) // what is not linear does not end within the test's time
 		r := mustRead(t, `{"execution":{"id":"1","error":`+fault+`},"workflow":{"id":"w"}}`)
-		if took := time.Since(start); took > 10*time.Second {
-			t.Errorf("%s took %s", name, took)
-		} else {
-			t.Logf("%s: %s", name, took)
-		}
 		checkStorable(t, r)
 	}
 }
