@@ -1,6 +1,7 @@
 package api
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 
@@ -77,29 +78,37 @@ func (s *server) report(c echo.Context) error {
 	if failure.Kind(body) == '[' {
 		body, rest = several(body)
 	}
-	r, err := deadletter.Read(body, s.Redact)
-	if err != nil {
-		if !jsontext.Value(body).IsValid(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)) {
-			return newProblem("invalid_json", "the body is not valid JSON, and no failure can be found in it")
+	call := newCall(c)
+	answered, err := s.takeReport(call, body)
+	for _, item := range rest {
+		if err == nil {
+			_, err = s.takeReport(call, item)
 		}
+	}
+	var refusal *ledger.Refusal
+	if errors.As(err, &refusal) && !jsontext.Value(body).IsValid(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)) {
+		return newProblem("invalid_json", "the body is not valid JSON, and no failure can be found in it")
+	}
+	if err != nil {
 		return err
 	}
-	call := newCall(c)
-	r.CallerKey = call.key.Name
-	r.Fresh = deadletter.NewFresh()
-	l, duplicate, err := s.Letters.Report(call, r)
+	return answer(c, http.StatusOK, answered)
+}
+
+func (s *server) takeReport(c call, body []byte) (*reportAnswer, error) {
+	r, err := deadletter.Read(body, s.Redact)
 	if err != nil {
-		return err
+		return nil, err
+	}
+	r.CallerKey, r.Fresh = c.key.Name, deadletter.NewFresh()
+	l, duplicate, err := s.Letters.Report(c, r)
+	if err != nil {
+		return nil, err
 	}
 	if !duplicate {
 		s.Metrics.reported(&l)
 	}
-	for _, item := range rest {
-		if err := s.reportOther(call, item); err != nil {
-			return err
-		}
-	}
-	return answer(c, http.StatusOK, &reportAnswer{s.core(&l), duplicate})
+	return &reportAnswer{s.core(&l), duplicate}, nil
 }
 
 // several takes an array of reports apart. n8n sends one at a time; whoever sends more is answered with the first's
@@ -116,17 +125,4 @@ func several(body []byte) (first []byte, rest []jsontext.Value) {
 		return body, nil
 	}
 	return items[0], items[1:]
-}
-
-func (s *server) reportOther(c call, item jsontext.Value) error {
-	r, err := deadletter.Read(item, s.Redact)
-	if err != nil {
-		return err
-	}
-	r.CallerKey, r.Fresh = c.key.Name, deadletter.NewFresh()
-	l, duplicate, err := s.Letters.Report(c, r)
-	if err == nil && !duplicate {
-		s.Metrics.reported(&l)
-	}
-	return err
 }

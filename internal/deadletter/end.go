@@ -159,3 +159,11 @@ func (l *Letter) forbids(verb Verb) error {
 func refusal(code ledger.Code, format string, args ...any) error {
 	return &ledger.Refusal{Code: code, Message: fmt.Sprintf(format, args...)}
 }
+
+// Runnable refuses to queue a letter whose event c is completed: a run would be told so, and the letter be resolved.
+func Runnable(l *Letter, c *ledger.Claim) error {
+	if c == nil || c.Kind != ledger.Event || c.Status != ledger.Completed {
+		return nil
+	}
+	return refusal(ledger.InvalidTransition, "the letter's event is completed, so running it again would do nothing: set the claim to failed first (POST /claims/%s/resolve), or resolve the letter", l.ClaimID)
+}

@@ -87,6 +87,12 @@ func Known(l *Letter, r *Report, entries []Entry) bool {
 // oneWorkflow: an id that one side does not know contradicts nothing.
 func oneWorkflow(a, b string) bool { return a == "" || b == "" || a == b }
 
+// Adopts tells whether a report that has no letter of its own goes on with this one, to which its executions lead:
+// what it retried had claimed nothing, or a child and its parent each hold an effect.
+func (l *Letter) Adopts(f Facts) bool {
+	return f.Claim == nil || l.ClaimID == "" || f.Counted && f.Claim.Kind == ledger.Effect
+}
+
 // New makes the letter of a first report.
 func New(r *Report, f Facts) (Letter, Entry, *Alert) {
 	l := Letter{Identity: Identity(r, f.Claim), MaxAttempts: DefaultMaxAttempts, Play: PlayRequest, AttemptCount: attempts(f.Claim), CreatedAt: f.Now}

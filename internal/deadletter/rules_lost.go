@@ -7,9 +7,9 @@ import (
 	"holdfast/internal/ledger"
 )
 
-// reasonFailed is the reason for which Lost is called where an event was reported as failed; the letter's own reason
+// ReasonFailed is the reason for which Lost is called where an event was reported as failed; the letter's own reason
 // is then the class.
-const reasonFailed = "failed"
+const ReasonFailed = "failed"
 
 // Lost is an event whose failure nobody reported (failed, lease_expired, never_claimed), or an effect that was
 // settled without its run (settled_late). l is the letter it has, or nil. Where the letter knows of this failure
@@ -126,7 +126,7 @@ func (l *Letter) decideLost(reason string) decision {
 		return decision{to: Dead, reason: reason}
 	case l.AttemptCount >= l.MaxAttempts:
 		return decision{to: Dead, reason: ReasonExhausted}
-	case reason == reasonFailed:
+	case reason == ReasonFailed:
 		reason = class
 	}
 	if l.ReplayID != "" {
@@ -137,7 +137,7 @@ func (l *Letter) decideLost(reason string) decision {
 
 func (l *Letter) lostEntry(c *ledger.Claim, reason string, now ledger.Instant) Entry {
 	kind := kindExpired
-	if reason == reasonFailed || reason == ReasonSettledLate {
+	if reason == ReasonFailed || reason == ReasonSettledLate {
 		kind = kindFailed
 	}
 	e := l.entry(kind, now)
@@ -146,10 +146,19 @@ func (l *Letter) lostEntry(c *ledger.Claim, reason string, now ledger.Instant) E
 	return e
 }
 
-// Undone opens a letter again that its worker had resolved although its event is not done: the webhook had answered
-// before the work, or without it. The attempt counts.
-func Undone(l *Letter, jitter float64, now ledger.Instant) (Letter, Entry, *Alert) {
-	out := *l
+// Undone judges a letter that its worker had resolved, by its event as it stands; c is nil where retention took it. An
+// event that is not done opens the letter again: the webhook had answered before the work, or without it, and the
+// attempt counts. One that is done is noted as the reason, so that nobody looks again; the entry's Kind is empty then.
+// wait is true while a run may still be at it.
+func Undone(l *Letter, c *ledger.Claim, jitter float64, now ledger.Instant) (out Letter, e Entry, a *Alert, wait bool) {
+	out = *l
+	switch {
+	case c == nil || c.Kind == ledger.Effect || c.Status == ledger.Completed || c.Status == ledger.Stale:
+		out.Reason = ReasonCompleted
+		return out, e, nil, false
+	case c.Status == ledger.Processing && c.Lettered < c.Moves:
+		return out, e, nil, true // or it will be found when its lease is over
+	}
 	out.Backoff = failure.Backoff(int(l.AttemptCount), nil)
 	d := decision{to: Queued, reason: ReasonNotDone}
 	if l.AttemptCount >= l.MaxAttempts || l.ReplayID != "" {
@@ -157,7 +166,7 @@ func Undone(l *Letter, jitter float64, now ledger.Instant) (Letter, Entry, *Aler
 	}
 	out.VoidLease, out.LastVerb = out.Lease, endedByReport
 	out.move(d, now, jitter)
-	e := out.entry(kindExpired, now)
+	e = out.entry(kindExpired, now)
 	e.Message = "a worker said that it was done, and its event is not"
-	return out, e, out.alert(now)
+	return out, e, out.alert(now), false
 }

@@ -41,7 +41,7 @@ func (s *Store) moveLetter(ctx context.Context, tx *sqlx.Tx, c *ledger.Claim, no
 	case c.Kind == ledger.Event && c.Status == ledger.Completed:
 		return s.settleOf(ctx, tx, c, now)
 	case c.Kind == ledger.Event:
-		return s.loseWithPayload(ctx, tx, c, "failed", now)
+		return s.loseWithPayload(ctx, tx, c, deadletter.ReasonFailed, now)
 	}
 	open, err := s.runIsOpen(ctx, tx, c)
 	if err != nil || open {

@@ -223,7 +223,11 @@ func (s *Store) EndLetter(ctx context.Context, id string, e *deadletter.Ending) 
 			return err
 		}
 		if e.Verb == deadletter.Requeue {
-			if err := s.runnable(ctx, tx, l); err != nil {
+			c, err := s.claimOf(ctx, tx, l)
+			if err == nil {
+				err = deadletter.Runnable(l, c)
+			}
+			if err != nil {
 				out = deadletter.Ended{Letter: *l}
 				return err
 			}
@@ -247,17 +251,14 @@ func (s *Store) EndLetter(ctx context.Context, id string, e *deadletter.Ending) 
 	return out, s.translate(err)
 }
 
-// runnable refuses to queue a letter whose event is completed: a run would be told so, and the letter be resolved.
-func (s *Store) runnable(ctx context.Context, tx *sqlx.Tx, l *deadletter.Letter) error {
+// claimOf is the claim that a letter belongs to; nil where it has none, or retention took it.
+func (s *Store) claimOf(ctx context.Context, q querier, l *deadletter.Letter) (*ledger.Claim, error) {
 	if l.ClaimID == "" {
-		return nil
+		return nil, nil
 	}
-	claims, err := s.readTargets(ctx, tx, targets{ids: []string{l.ClaimID}})
-	if err != nil || len(claims) == 0 || claims[0].Kind != ledger.Event || claims[0].Status != ledger.Completed {
-		return err
+	claims, err := s.readTargets(ctx, q, targets{ids: []string{l.ClaimID}})
+	if err != nil || len(claims) == 0 {
+		return nil, err
 	}
-	return &ledger.Refusal{
-		Code:    ledger.InvalidTransition,
-		Message: "the letter's event is completed, so running it again would do nothing: set the claim to failed first (POST /claims/" + l.ClaimID + "/resolve), or resolve the letter",
-	}
+	return &claims[0], nil
 }

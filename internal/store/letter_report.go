@@ -7,7 +7,6 @@ import (
 	"hash/fnv"
 	"slices"
 
-	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
 	"holdfast/internal/deadletter"
@@ -138,8 +137,8 @@ func (s *Store) reportOne(ctx context.Context, tx *sqlx.Tx, r *deadletter.Report
 	if err != nil {
 		return deadletter.Letter{}, false, err
 	}
-	if l == nil && linked != nil && (f.Claim == nil || linked.ClaimID == "" || f.Counted && f.Claim.Kind == ledger.Effect) {
-		l = linked // what it retried had claimed nothing, or a child and its parent each hold an effect
+	if l == nil && linked != nil && linked.Adopts(f) {
+		l = linked
 	}
 	ch := letterChange{whole: true}
 	if l == nil {
@@ -187,18 +186,12 @@ func lessOne(c *ledger.Claim) int64 { return max(1, c.Moves-1) }
 func (s *Store) subjects(ctx context.Context, tx *sqlx.Tx, r *deadletter.Report, now ledger.Instant) ([]subject, error) {
 	execution := r.ExecutionID
 	claims, err := s.claimsOf(ctx, tx, r.WorkflowID, execution)
-	if r.Handler {
-		if err == nil {
-			err = s.endLeases(ctx, tx, r, claims, now)
-		}
-		return []subject{{}}, err
-	}
-	if err == nil && len(claims) == 0 && r.ChildExecutionID != "" {
+	if err == nil && len(claims) == 0 && !r.Handler && r.ChildExecutionID != "" {
 		// The child has failed as well, with or without a report of its own.
 		execution = r.ChildExecutionID
 		claims, err = s.claimsOf(ctx, tx, r.ChildWorkflowID, execution)
 	}
-	if err == nil && len(claims) == 0 && r.ParentExecutionID != "" {
+	if err == nil && len(claims) == 0 && !r.Handler && r.ParentExecutionID != "" {
 		return s.parents(ctx, tx, r)
 	}
 	if err != nil || len(claims) == 0 {
@@ -229,6 +222,8 @@ func (s *Store) subjects(ctx context.Context, tx *sqlx.Tx, r *deadletter.Report,
 		return nil, err
 	}
 	switch {
+	case r.Handler: // it has its own letter; those of its events are the sweep's to make
+		return []subject{{}}, nil
 	case len(open) > 0:
 		return open[:min(len(open), lettersAtOnce)], nil
 	case len(completed) > 0:
@@ -242,18 +237,6 @@ func (s *Store) subjects(ctx context.Context, tx *sqlx.Tx, r *deadletter.Report,
 		}
 	}
 	return effects[:1], nil
-}
-
-// endLeases ends those of a failed error workflow's own events. Their letters are the sweep's to make.
-func (s *Store) endLeases(ctx context.Context, tx *sqlx.Tx, r *deadletter.Report, claims []ledger.Claim, now ledger.Instant) error {
-	w := newWork(claims)
-	e := &ledger.Ending{Verb: ledger.MarkFailed, CallerKey: r.CallerKey, HTTPStatus: int64(r.Verdict.HTTPStatus), ErrorClass: string(r.Verdict.Class), Message: r.Message}
-	for i := range claims {
-		if failed, ok := ledger.Reported(&claims[i], e, r.ExecutionID, now); ok {
-			w.put(&claims[i], &failed, false)
-		}
-	}
-	return s.writeAll(ctx, tx, w)
 }
 
 // lettersAtOnce bounds one report's transaction: a run may have claimed thousands of events. All their leases end at
@@ -324,7 +307,6 @@ func (s *Store) linked(ctx context.Context, tx *sqlx.Tx, r *deadletter.Report, w
 		if link.execution == "" {
 			continue
 		}
-		var id string
 		var ids []string
 		if err := sqlx.SelectContext(ctx, tx, &ids, tx.Rebind(`select letter_id from letter_entries where execution_id = ? and execution_id <> '' and kind = 'report'
 			and (workflow_id = ? or ? = '') order by at desc, letter_id limit 1`), link.execution, link.workflow, link.workflow); err != nil {
@@ -333,20 +315,11 @@ func (s *Store) linked(ctx context.Context, tx *sqlx.Tx, r *deadletter.Report, w
 		if len(ids) == 0 {
 			continue
 		}
-		id = ids[0]
-		l, err := readLetter(ctx, tx, letterColumns, "l.id = ?"+s.dialect.forUpdate, id)
+		l, err := readLetter(ctx, tx, letterColumns, "l.id = ?"+s.dialect.forUpdate, ids[0])
 		if err == nil && l != nil && deadletter.OtherRun(l, r) {
 			continue
 		}
 		return l, link.counted, err
 	}
 	return nil, false, nil
-}
-
-// fresh makes the random values of new letters.
-func (s *Store) fresh() deadletter.Fresh {
-	return deadletter.Fresh{New: func() (string, []byte) {
-		id, secret := uuid.Must(uuid.NewV7()), uuid.New()
-		return id.String(), secret[:]
-	}, Jitter: s.jitter}
 }

@@ -24,7 +24,7 @@ func (s *Store) SweepLetters(ctx context.Context) (r deadletter.SweepReport, err
 		where  string
 		args   []any
 	}{
-		{"failed", new(int), "c.id", `c.kind = 'event' and c.status = 'failed' and c.lettered < c.moves`, nil},
+		{deadletter.ReasonFailed, new(int), "c.id", `c.kind = 'event' and c.status = 'failed' and c.lettered < c.moves`, nil},
 		// || keeps SQLite from the primary key: ended leases are found by their time.
 		{deadletter.ReasonLeaseExpired, &r.LeaseExpired, "c.id || ''", `c.kind = 'event' and c.status = 'processing' and c.lease_until <= ? and c.lettered < c.moves`, []any{now}},
 		{deadletter.ReasonNeverClaimed, &r.NeverClaimed, "c.id", `c.kind = 'event' and c.status = 'pending' and c.lettered < c.moves
@@ -101,7 +101,7 @@ func (s *Store) loseLetter(ctx context.Context, tx *sqlx.Tx, c *ledger.Claim, re
 	if l != nil {
 		ch.base = l.Rev
 	}
-	ch.letter, ch.entry, ch.alert = deadletter.Lost(l, c, reason, s.fresh(), now)
+	ch.letter, ch.entry, ch.alert = deadletter.Lost(l, c, reason, deadletter.NewFresh(), now)
 	if ch.entry.Kind == "" {
 		return nil
 	}
@@ -134,7 +134,7 @@ func (s *Store) expireLetters(ctx context.Context) (total int, err error) {
 			}
 			return s.writeLetters(ctx, tx, changes)
 		})
-		if total += n; err != nil || n < page {
+		if total += n; err != nil || n < page || s.stopping.Load() {
 			return total, err
 		}
 	}
@@ -161,6 +161,9 @@ func (s *Store) settleCompleted(ctx context.Context) (total int, err error) {
 		next = page[settlePage-1].ID
 	}
 	for _, l := range page {
+		if s.stopping.Load() {
+			return total, nil
+		}
 		if l.Claim == "" || !deadletter.Status(l.Status).Open() || l.Reason == deadletter.ReasonFailedAfter || l.Reason == deadletter.ReasonSettledLate {
 			continue
 		}
@@ -195,6 +198,9 @@ func (s *Store) sweepUndone(ctx context.Context) (total int, err error) {
 		return 0, err
 	}
 	for _, id := range ids {
+		if s.stopping.Load() {
+			break
+		}
 		err := s.retried(ctx, func(tx *sqlx.Tx) error {
 			reopened, err := s.undo(ctx, tx, id)
 			if reopened {
@@ -214,22 +220,16 @@ func (s *Store) undo(ctx context.Context, tx *sqlx.Tx, id string) (reopened bool
 	if err != nil || l == nil || l.Reason != deadletter.ReasonReplayed || l.Status != deadletter.Resolved {
 		return false, err
 	}
-	claims, err := s.readTargets(ctx, tx, targets{ids: []string{l.ClaimID}})
+	c, err := s.claimOf(ctx, tx, l)
 	if err != nil {
 		return false, err
 	}
 	ch := letterChange{base: l.Rev}
-	switch {
-	case len(claims) == 0 || claims[0].Kind == ledger.Effect || claims[0].Status == ledger.Completed || claims[0].Status == ledger.Stale:
-		ch.letter = *l
-		ch.letter.Reason = deadletter.ReasonCompleted // it need not be looked at again
-	case claims[0].Status == ledger.Processing && claims[0].Lettered < claims[0].Moves:
-		return false, nil // it is under way, or will be found when its lease is over
-	default:
-		ch.letter, ch.entry, ch.alert = deadletter.Undone(l, s.jitter(), s.clock.now())
-		reopened = true
+	var wait bool
+	if ch.letter, ch.entry, ch.alert, wait = deadletter.Undone(l, c, s.jitter(), s.clock.now()); wait {
+		return false, nil
 	}
-	return reopened, s.writeLetter(ctx, tx, &ch)
+	return ch.letter.Status.Open(), s.writeLetter(ctx, tx, &ch)
 }
 
 func (s *Store) settleLetter(ctx context.Context, id, reason string) (done bool, err error) {

@@ -40,7 +40,7 @@ func (s *Store) walk(ctx context.Context, mark string, pages int, page func(cont
 		return err
 	}
 	for range pages {
-		if at, err = page(ctx, at); err != nil || at == "" {
+		if at, err = page(ctx, at); err != nil || at == "" || s.stopping.Load() {
 			break
 		}
 	}
@@ -131,7 +131,7 @@ func (s *Store) retainHistory(ctx context.Context, horizon ledger.Instant, pages
 				select claim_id, entry from (select h.claim_id, h.entry from history h where h.at < ? order by h.at limit ?) as old)`), int64(horizon), page))
 			return err
 		})
-		if total += int(n); err != nil || n < page {
+		if total += int(n); err != nil || n < page || s.stopping.Load() {
 			return total, err
 		}
 	}

@@ -13,7 +13,7 @@ func SweepLetters(store deadletter.Store, log *slog.Logger) func(context.Context
 	return func(ctx context.Context) error {
 		r, err := store.SweepLetters(ctx)
 		if err == nil && r != (deadletter.SweepReport{}) {
-			log.Info("dead letters moved by themselves", "lease_expired", r.LeaseExpired, "never_claimed", r.NeverClaimed, "leases_ended", r.Ended, "settled", r.Settled)
+			log.Info("dead letters moved by themselves", "lease_expired", r.LeaseExpired, "never_claimed", r.NeverClaimed, "leases_ended", r.Ended, "settled", r.Settled, "not_done", r.Undone)
 		}
 		return err
 	}
