@@ -27,7 +27,9 @@ var needs = map[string]string{
 	"POST /claims/:id/resolve": "operator", "GET /history": "operator", "PUT /pauses/:scope": "operator", "DELETE /pauses/:scope": "operator",
 	"POST /dlq": "workflow", "GET /dlq": "workflow", "GET /dlq/stats": "workflow", "GET /dlq/:id": "workflow", "POST /dlq/lease": "workflow", "POST /dlq/:id/resolve": "workflow",
 	"POST /dlq/:id/fail": "workflow", "POST /dlq/:id/extend": "workflow", "POST /dlq/:id/requeue": "operator", "POST /dlq/:id/discard": "operator",
-	"GET /healthz": "", "GET /readyz": "", "GET /openapi.yaml": "",
+	"POST /replays": "operator", "GET /replays": "operator", "GET /replays/:id": "operator", "POST /replays/:id/approve": "operator", "POST /replays/:id/pause": "operator",
+	"POST /replays/:id/cancel": "operator",
+	"GET /healthz":             "", "GET /readyz": "", "GET /openapi.yaml": "",
 }
 
 // Every route, every caller.

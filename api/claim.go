@@ -69,6 +69,9 @@ func (s *server) claim(c call, req *claimRequest) (*claimAnswer, error) {
 		return nil, err
 	}
 	v, err := s.Store.Claim(c, r)
+	if err == nil && v.Decision == ledger.DecisionUnknown && s.Touch != nil && s.Touch(c, &v.Claim) {
+		v, err = s.Store.Claim(c, r)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +163,7 @@ func (r *claimRequest) check() error {
 	}
 	return firstError(
 		checkName("source", r.Source), checkName("step", r.Step), checkName("destination", r.Destination),
-		checkText("account", r.Account), checkText("entity", r.Entity), checkWorkflow(r.WorkflowID),
+		checkText("account", r.Account), checkText("entity", r.Entity), checkWorkflow("workflow_id", r.WorkflowID),
 		r.LeaseSeconds.within("lease_seconds", 1, ledger.MaxLeaseSeconds),
 	)
 }
@@ -306,11 +309,11 @@ func checkName(field, s string) error {
 	return nil
 }
 
-func checkWorkflow(id text) error {
+func checkWorkflow(field string, id text) error {
 	if len(id) > 64 || strings.ContainsFunc(string(id), func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '.' && r != '_' && r != '-'
 	}) {
-		return badField("workflow_id", "must be up to 64 of A-Z a-z 0-9 . _ -")
+		return badField(field, "must be up to 64 of A-Z a-z 0-9 . _ -")
 	}
 	return nil
 }

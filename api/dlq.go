@@ -38,6 +38,7 @@ type letterCore struct {
 	Destination    *string           `json:"destination"`
 	Play           deadletter.Play   `json:"play"`
 	ProviderKey    *string           `json:"provider_key"`
+	ReplayID       *string           `json:"replay_id"`
 	ReplayURL      string            `json:"replay_url"`
 }
 
@@ -54,7 +55,7 @@ func (s *server) core(l *deadletter.Letter) letterCore {
 		Escalated: l.Escalated, Summary: l.Summary, WorkflowID: orNull(l.WorkflowID), WorkflowName: orNull(l.WorkflowName),
 		ExecutionID: orNull(l.ExecutionID), FailedNode: orNull(l.Node), HTTPStatus: countOrNull(l.HTTPStatus), Source: orNull(l.Key.Source),
 		Account: orNull(l.Key.Account), IdempotencyKey: orNull(l.Key.IdempotencyKey), Destination: orNull(l.Destination), Play: l.Play,
-		ProviderKey: orNull(l.ProviderKey), ReplayURL: strings.TrimRight(s.PublicURL, "/") + "/console/letters/" + l.ID,
+		ProviderKey: orNull(l.ProviderKey), ReplayID: orNull(l.ReplayID), ReplayURL: strings.TrimRight(s.PublicURL, "/") + "/console/letters/" + l.ID,
 	}
 }
 

@@ -17,7 +17,6 @@ type letterView struct {
 	CreatedAt      ledger.Instant        `json:"created_at"`
 	UpdatedAt      ledger.Instant        `json:"updated_at"`
 	ClaimID        *string               `json:"claim_id"`
-	ReplayID       *string               `json:"replay_id"`
 	Message        *string               `json:"message"`
 	Method         *string               `json:"method"`
 	URL            *string               `json:"url"`
@@ -28,7 +27,7 @@ type letterView struct {
 
 func (s *server) letterView(l *deadletter.Letter) letterView {
 	v := letterView{
-		letterCore: s.core(l), CreatedAt: l.CreatedAt, UpdatedAt: l.UpdatedAt, ClaimID: orNull(l.ClaimID), ReplayID: orNull(l.ReplayID),
+		letterCore: s.core(l), CreatedAt: l.CreatedAt, UpdatedAt: l.UpdatedAt, ClaimID: orNull(l.ClaimID),
 		Message: orNull(l.Message), Method: orNull(l.Method), URL: orNull(l.URL), Input: l.InputState, Reports: l.Reports,
 	}
 	if l.Status == deadletter.Replaying {
@@ -58,13 +57,14 @@ type letterAttempt struct {
 	Owner       *string        `json:"owner"`
 	By          *string        `json:"by"`
 	Reason      *string        `json:"reason"`
+	ReplayID    *string        `json:"replay_id"`
 }
 
 func attemptView(e *deadletter.Entry) letterAttempt {
 	return letterAttempt{
 		At: e.At, Kind: e.Kind, Status: orNull(string(e.To)), Attempt: e.Attempt, ExecutionID: orNull(e.ExecutionID), WorkflowID: orNull(e.WorkflowID),
 		FailedNode: orNull(e.Node), HTTPStatus: countOrNull(e.HTTPStatus), ErrorClass: orNull(e.Class), Message: orNull(e.Message), Owner: orNull(e.Owner),
-		By: orNull(e.By), Reason: orNull(e.Reason),
+		By: orNull(e.By), Reason: orNull(e.Reason), ReplayID: orNull(e.ReplayID),
 	}
 }
 
@@ -93,7 +93,7 @@ func (s *server) listLetters(c call) (*list[letterView], error) {
 	case f.Cursor != "" && !isID(f.Cursor):
 		return nil, badField("cursor", "is not one that this list gave")
 	}
-	if err := firstError(checkWorkflow(text(f.WorkflowID)), checkName("source", f.Source), checkName("destination", f.Destination)); err != nil {
+	if err := firstError(checkWorkflow("workflow_id", text(f.WorkflowID)), checkName("source", f.Source), checkName("destination", f.Destination)); err != nil {
 		return nil, err
 	}
 	letters, next, err := s.Letters.Letters(c, f)

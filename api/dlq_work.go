@@ -1,7 +1,6 @@
 package api
 
 import (
-	"errors"
 	"math/rand/v2"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -29,7 +28,7 @@ type leasedLetter struct {
 
 func (s *server) leaseLetters(c call, req *letterLeaseRequest) ([]leasedLetter, error) {
 	err := firstError(
-		checkWorkflow(req.WorkflowID), checkName("source", req.Source), checkName("destination", req.Destination),
+		checkWorkflow("workflow_id", req.WorkflowID), checkName("source", req.Source), checkName("destination", req.Destination),
 		req.Limit.within("limit", 1, deadletter.MaxLimit), req.LeaseSeconds.within("lease_seconds", 1, ledger.MaxLeaseSeconds),
 	)
 	if err != nil {
@@ -221,11 +220,5 @@ func (s *server) applyToLetter(c call, e *deadletter.Ending) (deadletter.Ended, 
 	}
 	e.CallerKey, e.Redact, e.Jitter = c.key.Name, s.Redact, rand.Float64()
 	out, err := s.Letters.EndLetter(c, id, e)
-	var refusal *ledger.Refusal
-	if errors.As(err, &refusal) && refusal.Code != ledger.InvalidRequest {
-		p := problemOf(err)
-		p.Details = letterStanding{id, out.Letter.Status, orNull(out.Letter.Reason)}
-		return out, p
-	}
-	return out, err
+	return out, refusedWith(err, letterStanding{id, out.Letter.Status, orNull(out.Letter.Reason)})
 }

@@ -40,7 +40,7 @@ type problem struct {
 	Status    int    `json:"status"`
 	Code      string `json:"code"`
 	Message   string `json:"message"`
-	Details   any    `json:"details"` // fieldDetails or standing
+	Details   any    `json:"details"` // fieldDetails, or where the claim, letter or replay stands
 	RequestID string `json:"request_id"`
 }
 
@@ -91,7 +91,7 @@ func problemOf(err error) *problem {
 	case errors.As(err, &key):
 		return newProblem(key.Code, key.Message, fieldError{"idempotency_key", key.Message})
 	case errors.Is(err, ledger.ErrNotFound):
-		return newProblem("not_found", "there is no such claim or letter, or the lease_token was never issued")
+		return newProblem("not_found", "there is no such claim, letter or replay, or the lease_token was never issued")
 	case errors.Is(err, ledger.ErrOverloaded):
 		return newProblem("overloaded", "too many calls are waiting: try again shortly")
 	case errors.Is(err, ledger.ErrUnavailable):
@@ -100,6 +100,17 @@ func problemOf(err error) *problem {
 		return newProblem("not_found", "no such route: see /openapi.yaml")
 	}
 	return newProblem("internal", "something went wrong inside; the log has the request_id")
+}
+
+// refusedWith tells with a refusal where that stands which it is about.
+func refusedWith(err error, standing any) error {
+	var refusal *ledger.Refusal
+	if !errors.As(err, &refusal) || refusal.Code == ledger.InvalidRequest {
+		return err
+	}
+	p := problemOf(err)
+	p.Details = standing
+	return p
 }
 
 // answerError is the only place that writes an error.

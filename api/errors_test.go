@@ -96,6 +96,22 @@ func (f *faultyLetters) LetterStats(context.Context) (deadletter.Stats, error) {
 	return deadletter.Stats{}, f.fail()
 }
 
+func (f *faultyLetters) StartReplay(context.Context, *deadletter.ReplayRequest) (deadletter.Replay, bool, error) {
+	return deadletter.Replay{}, false, f.fail()
+}
+
+func (f *faultyLetters) MoveReplay(context.Context, string, *deadletter.ReplayMove) (deadletter.Replay, bool, error) {
+	return deadletter.Replay{}, false, f.fail()
+}
+
+func (f *faultyLetters) GetReplay(context.Context, string) (deadletter.Replay, []deadletter.ReplayLetter, error) {
+	return deadletter.Replay{}, nil, f.fail()
+}
+
+func (f *faultyLetters) Replays(context.Context, deadletter.ReplayFilter) ([]deadletter.Replay, string, error) {
+	return nil, "", f.fail()
+}
+
 const anID = "019acb1c-7c1e-7d7f-9a55-0f3c2b1a4d5e"
 
 // aToken has the form of a token and was never issued.
@@ -121,6 +137,11 @@ var good = map[string]obj{
 	"/dlq/:id/discard":    {"authorized_by": "asha", "reason": "a test order"},
 	"/claims/:id/resolve": {"status": "review", "authorized_by": "asha", "reason": "to be looked at"},
 	"/pauses/:scope":      {"authorized_by": "asha", "reason": "maintenance"},
+
+	"/replays":             {"selector": obj{"source": "shop"}, "limit": 10, "authorized_by": "asha", "reason": "the outage is over", "expected_effects": "none"},
+	"/replays/:id/approve": {"authorized_by": "asha"},
+	"/replays/:id/pause":   {},
+	"/replays/:id/cancel":  {},
 }
 
 // eachStored calls every route that needs the store.

@@ -136,3 +136,36 @@ func FuzzReports(f *testing.F) {
 		}
 	})
 }
+
+// FuzzReplays: no body brings the service down, and what is started can be read and given up.
+func FuzzReplays(f *testing.F) {
+	w := newWorld(f)
+	w.outage(f, 3)
+	for _, body := range append([]string{
+		text(f, asking(nil)), text(f, asking(obj{"dry_run": true})), text(f, asking(obj{"expected_effects": nil})), `{"selector":{"ids":["` + anID + `"]},"limit":"1","dry_run":true}`,
+		`{"authorized_by":"a\u0000\ud800","reason":"r","expected_effects":"\ud800","selector":{"from":"0000-01-01T00:00:00Z","to":"9999-12-31T23:59:59.999999999-23:59","status":""},"limit":10000}`,
+		`{"selector":{"workflow_id":7,"source":"shop","error_class":"auth","status":"queued"},"limit":3,"sample_size":0,"max_concurrency":"1","rate_per_minute":1,"dry_run":true}`,
+	}, ugly...) {
+		f.Add(body)
+	}
+	f.Fuzz(func(t *testing.T, body string) {
+		rec := serve(t, w, "/replays", body)
+		var a struct {
+			ID      string `json:"id"`
+			Matched *int64 `json:"matched"`
+		}
+		if rec.Code != http.StatusOK {
+			return
+		}
+		if err := json.Unmarshal(rec.Body.Bytes(), &a); err != nil || a.Matched == nil {
+			t.Fatalf("neither a replay nor a forecast: %v: %s", err, rec.Body)
+		}
+		if a.ID == "" {
+			return
+		}
+		serve(t, w, "/replays/"+a.ID+"/cancel", "")
+		if status := w.get(t, "/replays/"+a.ID).ok(t).text("status"); status != "cancelled" && status != "done" {
+			t.Fatalf("the replay that was given up is %s", status)
+		}
+	})
+}

@@ -39,6 +39,7 @@ type world struct {
 	clock   *clock
 	logs    *logBuffer
 	secrets *secrets
+	metrics *api.Metrics
 }
 
 type settings struct {
@@ -48,6 +49,7 @@ type settings struct {
 	letters func(deadletter.Store) deadletter.Store
 	redact  []string
 	limits  map[string]ledger.Limit
+	touch   func(*world) func(context.Context, *ledger.Claim) bool
 	url     string
 }
 
@@ -101,7 +103,7 @@ func newWorld(tb testing.TB, with ...setting) *world {
 	if _, err := db.Migrate(ctx); err != nil {
 		tb.Fatal(err)
 	}
-	w.store = db
+	w.store, w.metrics = db, metrics
 	var claims ledger.Store = db
 	if s.wrap != nil {
 		claims = s.wrap(db)
@@ -110,9 +112,13 @@ func newWorld(tb testing.TB, with ...setting) *world {
 	if s.letters != nil {
 		letters = s.letters(db)
 	}
-	w.handler = api.New(api.Options{
+	options := api.Options{
 		Store: claims, Letters: letters, Keys: s.keys, Log: log, Metrics: metrics, MaxBody: s.maxBody, Redact: s.redact, PublicURL: publicURL + "/",
-	})
+	}
+	if s.touch != nil {
+		options.Touch = s.touch(w)
+	}
+	w.handler = api.New(options)
 	server := httptest.NewServer(w.handler)
 	tb.Cleanup(server.Close)
 	tb.Cleanup(func() { w.checkLogs(tb) })

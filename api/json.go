@@ -136,6 +136,9 @@ func pointerName(p jsontext.Pointer) string {
 func unknownMember(name string, t reflect.Type) string {
 	for i := range t.NumField() {
 		known, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+		if outer, inner, nested := strings.Cut(name, "."); nested && known == outer && t.Field(i).Type.Kind() == reflect.Struct {
+			return unknownMember(inner, t.Field(i).Type)
+		}
 		if known != name && strings.EqualFold(strings.ReplaceAll(known, "_", ""), strings.ReplaceAll(name, "_", "")) {
 			return "is not a member here: write " + known
 		}
@@ -156,6 +159,10 @@ func wanted(t reflect.Type) string {
 		return "true or false"
 	case t.Kind() == reflect.String:
 		return "text"
+	case t.Kind() == reflect.Struct:
+		return "an object"
+	case t.Kind() == reflect.Slice:
+		return "an array"
 	}
 	return "of another type"
 }

@@ -151,6 +151,9 @@ func TestBodiesOnEveryRoute(t *testing.T) {
 		case "/dlq":
 			w.send(t, r.Method, path, "").refused(t, 400, "invalid_json")
 			w.send(t, r.Method, path, `{"nobody_knows_this":1}`).refused(t, 400, "invalid_request")
+		case "/replays/:id/pause", "/replays/:id/cancel":
+			w.send(t, r.Method, path, "").refused(t, 404, "not_found") // and no fault of the body
+			w.send(t, r.Method, path, `{"nobody_knows_this":1}`).refused(t, 400, "invalid_request").names(t, "nobody_knows_this")
 		default:
 			w.send(t, r.Method, path, "").refused(t, 400, "invalid_json")
 			w.send(t, r.Method, path, `{"nobody_knows_this":1}`).refused(t, 400, "invalid_request").names(t, "nobody_knows_this")

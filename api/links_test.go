@@ -22,9 +22,10 @@ func TestLinksNeverAct(t *testing.T) {
 		w.refusing(t, "2")
 		claim := w.decides(t, "proceed", holding("order-1", "4"))
 		w.send(t, "PUT", "/pauses/source.other", text(t, person)).ok(t)
+		rep := w.starts(t, asking(obj{"selector": obj{"ids": []string{dead.text("id")}}, "sample_size": 0})).has(t, obj{"status": "awaiting_approval"})
 		state := func() map[string]string {
 			out := map[string]string{}
-			for _, path := range []string{"/dlq", "/dlq/stats", "/claims", "/history", "/pauses", "/dlq/" + dead.text("id"), "/dlq/" + fmt.Sprint(lease["id"]), "/claims/" + claim.text("claim_id")} {
+			for _, path := range []string{"/dlq", "/dlq/stats", "/claims", "/history", "/pauses", "/replays", "/replays/" + rep.text("id"), "/dlq/" + dead.text("id"), "/dlq/" + fmt.Sprint(lease["id"]), "/claims/" + claim.text("claim_id")} {
 				out[path] = fmt.Sprint(w.get(t, path).ok(t).body)
 			}
 			return out
@@ -39,7 +40,7 @@ func TestLinksNeverAct(t *testing.T) {
 		form := url.Values{"authorized_by": {"asha@example.test"}, "reason": {"a preview"}, "lease_token": {fmt.Sprint(lease["lease_token"])}, "lease_seconds": {"60"}, "status": {"completed"}, "_method": {"POST"}}.Encode()
 		paths := []string{page.EscapedPath(), page.EscapedPath() + "/requeue", page.EscapedPath() + "?action=requeue"}
 		for _, r := range api.Routes() {
-			for _, id := range []string{dead.text("id"), fmt.Sprint(lease["id"]), claim.text("claim_id")} {
+			for _, id := range []string{dead.text("id"), fmt.Sprint(lease["id"]), claim.text("claim_id"), rep.text("id")} {
 				paths = append(paths, strings.NewReplacer(":id", id, ":scope", "all").Replace(r.Path))
 			}
 		}

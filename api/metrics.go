@@ -19,6 +19,7 @@ type Metrics struct {
 	reports  *prometheus.CounterVec
 	letters  *prometheus.GaugeVec
 	due      prometheus.Gauge
+	replays  *prometheus.GaugeVec
 	requests *prometheus.HistogramVec
 	batches  *prometheus.HistogramVec
 	errors   *prometheus.CounterVec
@@ -26,6 +27,8 @@ type Metrics struct {
 	alerts   *prometheus.CounterVec
 	overdue  prometheus.Gauge
 	swept    *prometheus.CounterVec
+	open     *prometheus.GaugeVec
+	oldest   prometheus.Gauge
 	handler  echo.HandlerFunc
 }
 
@@ -36,6 +39,7 @@ func NewMetrics() *Metrics {
 		reports:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "holdfast_letters_total", Help: "Failures that /dlq took, by class and the status that the letter got; repetitions are not counted."}, []string{"class", "status"}),
 		letters:  prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "holdfast_letters", Help: "Dead letters by status, as of the last count."}, []string{"status"}),
 		due:      prometheus.NewGauge(prometheus.GaugeOpts{Name: "holdfast_letters_due", Help: "Dead letters that wait for a worker now, as of the last count."}),
+		replays:  prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "holdfast_replays_open", Help: "Replays that are not over, by status, as of the last count."}, []string{"status"}),
 		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "holdfast_request_seconds", Help: "Time to answer by route and status.", Buckets: prometheus.ExponentialBuckets(0.0005, 2, 15)}, []string{"method", "route", "status"}),
 		batches:  prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "holdfast_batch_size", Help: "Calls that shared one transaction.", Buckets: prometheus.ExponentialBuckets(1, 2, 9)}, []string{"lane"}),
 		errors:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "holdfast_database_errors_total", Help: "Errors of the database by kind."}, []string{"kind"}),
@@ -43,9 +47,11 @@ func NewMetrics() *Metrics {
 		alerts:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "holdfast_alerts_total", Help: "Messages to people by service, and whether it took them: sent or failed."}, []string{"service", "result"}),
 		overdue:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "holdfast_leases_overdue", Help: "Leases past their end that still stand, as of the last sweep."}),
 		swept:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "holdfast_swept_total", Help: "Claims that a sweep moved, by the status they got."}, []string{"status"}),
+		open:     prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "holdfast_claims", Help: "Claims that wait for their destination's answer (unknown) or for a person (review), as of the last sweep."}, []string{"status"}),
+		oldest:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "holdfast_unknown_oldest_seconds", Help: "Age of the oldest unknown claim, as of the last sweep; 0: there is none."}),
 	}
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(m.claims, m.reports, m.letters, m.due, m.requests, m.batches, m.errors, m.held, m.alerts, m.overdue, m.swept,
+	registry.MustRegister(m.claims, m.reports, m.letters, m.due, m.replays, m.requests, m.batches, m.errors, m.held, m.alerts, m.overdue, m.swept, m.open, m.oldest,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.handler = echo.WrapHandler(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	return m
@@ -57,12 +63,17 @@ func (m *Metrics) reported(l *deadletter.Letter) {
 	m.reports.WithLabelValues(string(l.Class), string(l.Status)).Inc()
 }
 
-// Letters notes how many letters there are.
+// Letters notes how many letters there are, and how many replays are open.
 func (m *Metrics) Letters(stats deadletter.Stats) {
 	for _, status := range letterStatuses {
 		m.letters.WithLabelValues(string(status)).Set(float64(stats.ByStatus[status]))
 	}
 	m.due.Set(float64(stats.Due))
+	for _, status := range replayStatuses {
+		if status.Open() {
+			m.replays.WithLabelValues(string(status)).Set(float64(stats.Replays[status]))
+		}
+	}
 }
 
 // Alerted counts a message to people.
@@ -97,4 +108,7 @@ func (m *Metrics) Swept(r ledger.SweepReport) {
 	m.swept.WithLabelValues(string(ledger.Unknown)).Add(float64(r.Expired))
 	m.swept.WithLabelValues(string(ledger.Review)).Add(float64(r.Reviewed))
 	m.overdue.Set(float64(r.Overdue))
+	m.open.WithLabelValues(string(ledger.Unknown)).Set(float64(r.Unknown))
+	m.open.WithLabelValues(string(ledger.Review)).Set(float64(r.InReview))
+	m.oldest.Set(r.OldestUnknown.Seconds())
 }

@@ -145,17 +145,26 @@ func limitOf(c call) (int, error) {
 
 func spanOf(c call) (from, to ledger.Instant, err error) {
 	for name, at := range map[string]*ledger.Instant{"from": &from, "to": &to} {
-		s := c.query(name)
-		if s == "" {
-			continue
+		if *at, err = instantOf(name, c.query(name)); err != nil {
+			return 0, 0, err
 		}
-		t, err := time.Parse(time.RFC3339Nano, s)
-		if err != nil {
-			return 0, 0, badField(name, "must be an RFC 3339 time")
-		}
-		*at = ledger.At(t)
 	}
 	return from, to, nil
+}
+
+// instantOf reads a time; 0 for none.
+func instantOf(field, s string) (ledger.Instant, error) {
+	if s == "" {
+		return 0, nil
+	}
+	t, err := time.Parse(time.RFC3339Nano, s)
+	if year := t.UTC().Year(); err != nil || year < 1 || year > 9999 {
+		return 0, badField(field, "must be an RFC 3339 time")
+	}
+	if at := ledger.At(t); at != 0 {
+		return at, nil
+	}
+	return 1, nil // none is 0, and nothing is that old
 }
 
 func (s *server) getClaim(c call) (*claimDetail, error) {
@@ -206,16 +215,19 @@ func (s *server) resolve(c call, req *resolveRequest) (*endingAnswer, error) {
 	return answerEnding(&out), nil
 }
 
-// checkPerson wants to know who acts and why.
-func checkPerson(by, reason string) error {
-	var fields []fieldError
+// checkPerson wants to know who acts and why; more is what is missing besides.
+func checkPerson(by, reason string, more ...fieldError) error {
+	fields := more
 	if strings.TrimSpace(by) == "" {
 		fields = append(fields, fieldError{"authorized_by", "is missing: who decides this"})
 	}
 	if strings.TrimSpace(reason) == "" {
 		fields = append(fields, fieldError{"reason", "is missing: why"})
 	}
-	if len(fields) > 0 {
+	switch {
+	case len(more) > 0:
+		return newProblem("invalid_request", "say who decides this, why, and what should happen (authorized_by, reason, "+more[0].Field+")", fields...)
+	case len(fields) > 0:
 		return newProblem("invalid_request", "say who decides this and why (authorized_by, reason)", fields...)
 	}
 	return nil

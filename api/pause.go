@@ -2,15 +2,14 @@ package api
 
 import (
 	"strings"
-	"time"
 
 	"holdfast/internal/ledger"
 )
 
 type pauseRequest struct {
-	AuthorizedBy string  `json:"authorized_by"`
-	Reason       string  `json:"reason"`
-	Until        *string `json:"until"`
+	AuthorizedBy string `json:"authorized_by"`
+	Reason       string `json:"reason"`
+	Until        string `json:"until"`
 }
 
 type pauseView struct {
@@ -42,14 +41,12 @@ func (s *server) setPause(c call, req *pauseRequest) (*pauseView, error) {
 	if err := firstError(checkScope(p.Scope), checkPerson(req.AuthorizedBy, req.Reason)); err != nil {
 		return nil, err
 	}
-	if req.Until != nil && *req.Until != "" {
-		t, err := time.Parse(time.RFC3339Nano, *req.Until)
-		if err != nil {
-			return nil, badField("until", "must be an RFC 3339 time, or null for no end")
-		}
-		p.Until = ledger.At(t)
+	until, err := instantOf("until", req.Until)
+	if err != nil {
+		return nil, err
 	}
-	p, err := s.Store.SetPause(c, p)
+	p.Until = until
+	p, err = s.Store.SetPause(c, p)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +80,7 @@ func checkScope(scope string) error {
 	case name != "" && (kind == "source" || kind == "destination"):
 		return checkName("scope", name)
 	case name != "" && kind == "workflow":
-		return checkWorkflow(text(name))
+		return checkWorkflow("scope", text(name))
 	}
 	return badField("scope", "must be all, source.NAME, destination.NAME or workflow.ID")
 }

@@ -134,8 +134,8 @@ func checkAnswer(tb testing.TB, req *http.Request, body string, a answer) {
 func checkRequest(tb testing.TB, input *openapi3filter.RequestValidationInput, body string) {
 	tb.Helper()
 	schema := input.Route.Operation.RequestBody.Value.Content.Get("application/json").Schema.Value
-	if schema.AdditionalProperties.Has == nil {
-		return // takes whatever comes
+	if schema.AdditionalProperties.Has == nil || body == "" && !input.Route.Operation.RequestBody.Value.Required {
+		return // takes whatever comes, or nothing
 	}
 	var value any
 	d := json.NewDecoder(strings.NewReader(body))

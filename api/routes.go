@@ -3,6 +3,7 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	_ "embed" // the OpenAPI document
 	"log/slog"
@@ -38,6 +39,9 @@ type Options struct {
 	Redact []string
 	// PublicURL is the base of links for people.
 	PublicURL string
+	// Touch asks about an unknown claim at its destination, for a moment, if somebody may ask now, and tells whether it
+	// may be settled by now; nil: nobody asks.
+	Touch func(ctx context.Context, c *ledger.Claim) bool
 }
 
 // KeyRule is how the key of a source is found in a payload. Without either field the standard paths are tried.
@@ -92,6 +96,12 @@ func (s *server) table() []row {
 		{http.MethodPost, "/dlq/:id/extend", workflow, post(s, s.extendLetter)},
 		{http.MethodPost, "/dlq/:id/requeue", operator, post(s, s.byPerson(deadletter.Requeue))},
 		{http.MethodPost, "/dlq/:id/discard", operator, post(s, s.byPerson(deadletter.Discard))},
+		{http.MethodPost, "/replays", operator, post(s, s.startReplay)},
+		{http.MethodGet, "/replays", operator, get(s.listReplays)},
+		{http.MethodGet, "/replays/:id", operator, get(s.getReplay)},
+		{http.MethodPost, "/replays/:id/approve", operator, post(s, s.moveReplay(deadletter.Approve))},
+		{http.MethodPost, "/replays/:id/pause", operator, postOrEmpty(s, s.moveReplay(deadletter.Pause))},
+		{http.MethodPost, "/replays/:id/cancel", operator, postOrEmpty(s, s.moveReplay(deadletter.Cancel))},
 		{http.MethodGet, "/claims", workflow, get(s.listClaims)},
 		{http.MethodGet, "/claims/:id", workflow, get(s.getClaim)},
 		{http.MethodPost, "/claims/:id/resolve", operator, post(s, s.resolve)},
@@ -141,13 +151,27 @@ func (c call) query(name string) string { return c.echo.QueryParam(name) }
 
 // post adapts a handler that takes a JSON object, decoded strictly.
 func post[Req, Resp any](s *server, fn func(call, *Req) (Resp, error)) echo.HandlerFunc {
+	return posting(s, fn, decodeStrict)
+}
+
+// postOrEmpty is post where the body may be left out.
+func postOrEmpty[Req, Resp any](s *server, fn func(call, *Req) (Resp, error)) echo.HandlerFunc {
+	return posting(s, fn, func(body []byte, to any) error {
+		if len(bytes.TrimSpace(body)) == 0 {
+			return nil
+		}
+		return decodeStrict(body, to)
+	})
+}
+
+func posting[Req, Resp any](s *server, fn func(call, *Req) (Resp, error), decode func(body []byte, to any) error) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		req := new(Req)
 		body, err := s.body(c)
 		if err != nil {
 			return err
 		}
-		if err := decodeStrict(body, req); err != nil {
+		if err := decode(body, req); err != nil {
 			return err
 		}
 		resp, err := fn(newCall(c), req)

@@ -111,17 +111,13 @@ func endByPerson(l *Letter, e *Ending, now ledger.Instant) (Ended, error) {
 		return out, err
 	}
 	next := &out.Letter
-	if next.Lease > 0 {
-		next.void(endedByPerson)
-	}
+	next.void(endedByPerson)
 	kind := kindResolved
 	switch e.Verb {
 	case Requeue:
 		kind = kindRequeued
-		if next.AttemptCount >= next.MaxAttempts {
-			next.MaxAttempts = next.AttemptCount + 1
-		}
-		next.move(decision{to: Queued, reason: ReasonRequeued, due: now}, now, 0)
+		next.ReplayID = "" // its replay is done with it
+		next.requeue(now)
 	case Discard:
 		kind = kindDiscarded
 		next.move(decision{to: Discarded, reason: ReasonDiscarded}, now, 0)
@@ -133,6 +129,14 @@ func endByPerson(l *Letter, e *Ending, now ledger.Instant) (Ended, error) {
 	entry.By, entry.Reason = e.AuthorizedBy, e.Reason
 	out.write(entry)
 	return out, nil
+}
+
+// requeue makes the letter due at once, with one attempt more if they are used up.
+func (l *Letter) requeue(now ledger.Instant) {
+	if l.AttemptCount >= l.MaxAttempts {
+		l.MaxAttempts = l.AttemptCount + 1
+	}
+	l.move(decision{to: Queued, reason: ReasonRequeued, due: now}, now, 0)
 }
 
 // decided tells whether the letter stands already where the person wants it.

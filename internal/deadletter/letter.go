@@ -130,7 +130,7 @@ type Entry struct {
 	LetterID    string
 	N           int64
 	At          ledger.Instant
-	Kind        string // report, lease, failed, resolved, expired, extended, requeued, discarded, settled
+	Kind        string // report, lease, failed, resolved, expired, extended, requeued, discarded, settled, selected, released
 	To          Status
 	Attempt     int64
 	ExecutionID string
@@ -143,6 +143,7 @@ type Entry struct {
 	By          string
 	Reason      string
 	Digest      []byte // SHA-256 of a report's bytes
+	ReplayID    string // the replay in which it happened; empty for none
 }
 
 // Report is what a failure report says, in whatever shape it came. Text is safe for a database's text column and

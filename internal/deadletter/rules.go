@@ -113,9 +113,7 @@ func Again(l *Letter, r *Report, f Facts) (Letter, Entry, *Alert) {
 		// A run was turned away by our own answer. That says nothing about the failure which the letter waits for.
 		return out.note(r, f)
 	}
-	if !out.Status.Open() {
-		out.ReplayID = "" // that replay is done with it
-	}
+	out.leaveReplay()
 	out.count(r, f)
 	if out.Status == Replaying {
 		out.void(endedByReport)
@@ -123,6 +121,14 @@ func Again(l *Letter, r *Report, f Facts) (Letter, Entry, *Alert) {
 	out.take(r, f)
 	out.describe(r, f.Claim)
 	return out.conclude(r, f, out.decide(r, f))
+}
+
+// leaveReplay: a new failure of what is settled is none of its replay's. A worker's word that it was done settles nothing,
+// though: the run that it started may fail yet, and has had its one try.
+func (l *Letter) leaveReplay() {
+	if !l.Status.Open() && !(l.Reason == ReasonReplayed && l.Play == PlayWorkflow) {
+		l.ReplayID = ""
+	}
 }
 
 // isAbout tells whether the report is about the failure that the letter holds as its newest: the sweeper had missed

@@ -173,7 +173,7 @@ func later(t ledger.Instant, seconds int64) ledger.Instant {
 
 // entry is something that happened to the letter as it stands.
 func (l *Letter) entry(kind string, now ledger.Instant) Entry {
-	return Entry{LetterID: l.ID, At: now, Kind: kind, To: l.Status, Attempt: l.AttemptCount, Reason: l.Reason}
+	return Entry{LetterID: l.ID, At: now, Kind: kind, To: l.Status, Attempt: l.AttemptCount, Reason: l.Reason, ReplayID: l.ReplayID}
 }
 
 func (l *Letter) reported(r *Report, now ledger.Instant) Entry {

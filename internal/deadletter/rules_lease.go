@@ -29,6 +29,9 @@ func (l *Letter) endLease(how string) {
 
 // void ends the newest lease without its worker: nothing that comes under it moves the letter.
 func (l *Letter) void(how string) {
+	if l.Lease == 0 {
+		return
+	}
 	l.VoidLease = l.Lease
 	l.endLease(how)
 }

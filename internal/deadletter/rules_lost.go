@@ -24,9 +24,7 @@ func Lost(l *Letter, c *ledger.Claim, reason string, fresh Fresh, now ledger.Ins
 	} else {
 		out.ID, out.Secret = fresh.New()
 	}
-	if !out.Status.Open() {
-		out.ReplayID = ""
-	}
+	out.leaveReplay()
 	if out.Status == Replaying {
 		out.void(endedByReport)
 	}

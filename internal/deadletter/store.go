@@ -39,6 +39,8 @@ type Store interface {
 	// Mark and SetMark keep a named position, such as how far n8n's executions were looked through.
 	Mark(ctx context.Context, name string) (string, error)
 	SetMark(ctx context.Context, name, value string) error
+
+	ReplayStore
 }
 
 // LeaseRequest asks for letters to be run again; empty fields select all.
@@ -114,6 +116,7 @@ type Stats struct {
 	OldestDueAt   ledger.Instant
 	OldestDeadAt  ledger.Instant
 	InputsMissing int64
+	Replays       map[ReplayStatus]int64 // the open ones
 }
 
 // SweepReport counts what a sweep did.

@@ -79,6 +79,9 @@ type SweepReport struct {
 	Expired  int // effects whose lease had ended: now unknown
 	Reviewed int // unknown claims whose window was over: now before a person
 	Overdue  int // leases past their end that still stand, events included
+
+	Unknown, InReview int           // claims that wait for an answer, and for a person
+	OldestUnknown     time.Duration // for how long the oldest has been unknown
 }
 
 // Retention says how long what is settled is kept. Effects and the versions of entities are kept for ever, and so is

@@ -88,6 +88,7 @@ var letterEntryColumns = []columnOf[deadletter.Entry]{
 	{"by_name", func(e *deadletter.Entry) any { return &e.By }, true},
 	{"reason", func(e *deadletter.Entry) any { return &e.Reason }, true},
 	{"digest", func(e *deadletter.Entry) any { return &e.Digest }, true},
+	{"replay_id", func(e *deadletter.Entry) any { return &e.ReplayID }, true},
 }
 
 var entrySelect = "select " + names(letterEntryColumns, "e.") + " from letter_entries as e "
@@ -100,6 +101,8 @@ type letterChange struct {
 	alert  *deadletter.Alert
 	whole  bool // payload and error are written too
 	failed bool // the error is written too
+	// inReplay is set where its replay does this, which then knows.
+	inReplay bool
 }
 
 // insertLetter adds a new letter; false when its identity has one by now.
@@ -146,7 +149,18 @@ func (s *Store) writeLetter(ctx context.Context, tx *sqlx.Tx, ch *letterChange) 
 	if err := insertLetterEntry(ctx, tx, &ch.letter, &ch.entry); err != nil {
 		return err
 	}
+	if err := s.tellReplay(ctx, tx, ch); err != nil {
+		return err
+	}
 	return s.raise(ctx, tx, ch.alert)
+}
+
+// tellReplay comes after the letter and before alerts, since all take their locks so.
+func (s *Store) tellReplay(ctx context.Context, tx *sqlx.Tx, ch *letterChange) error {
+	if ch.inReplay {
+		return nil
+	}
+	return s.replayed(ctx, tx, &ch.letter)
 }
 
 // insertLetterEntry gives the entry the letter's revision as its place: it grows with each write.
@@ -202,6 +216,11 @@ func (s *Store) writeLetters(ctx context.Context, tx *sqlx.Tx, changes []letterC
 	}
 	if _, err = tx.ExecContext(ctx, tx.Rebind("insert into letter_entries ("+names(letterEntryColumns, "")+") "+e.rows("e")), e.args...); err != nil {
 		return err
+	}
+	for i := range changes {
+		if err := s.tellReplay(ctx, tx, &changes[i]); err != nil {
+			return err
+		}
 	}
 	slices.SortFunc(alerts, func(a, b *deadletter.Alert) int { return strings.Compare(a.Group, b.Group) }) // as all take their locks
 	for _, a := range alerts {

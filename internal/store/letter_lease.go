@@ -65,11 +65,14 @@ func chosen(r *deadletter.LeaseRequest) *filter {
 	return &f
 }
 
-// undecided is what holds a letter back: a claim of its key that is being worked on or of which nobody knows how it
-// ended. It costs the letter no attempt. The claim is found by its key: || keeps the databases from the indexes by
-// status, which look short to a planner without fresh statistics, and are read anew for each letter.
+// undecided is what holds a letter back: a claim of its key, or an effect with a key of its own that its execution has
+// claimed, that is being worked on or of which nobody knows how it ended. It costs the letter no attempt. Claims are
+// found by key and execution: || keeps the databases from the indexes by status, which look short to a planner without
+// fresh statistics, and are read anew for each letter.
 const undecided = `not exists (select 1 from claims c where c.source = l.source and c.account = l.account and c.idempotency_key = l.idempotency_key
-	and c.source <> '' and (c.status || '' = 'unknown' or c.status || '' = 'processing' and (c.lease_until > ? or c.kind = 'effect')))`
+	and c.source <> '' and (c.status || '' = 'unknown' or c.status || '' = 'processing' and (c.lease_until > ? or c.kind = 'effect')))
+	and not exists (select 1 from claims c where c.execution_id = l.execution_id and c.execution_id <> '' and c.workflow_id = l.workflow_id
+	and c.kind = 'effect' and c.status || '' in ('unknown', 'processing'))`
 
 // takeLetters leases due letters, oldest first. Rows that another worker is just taking are passed over.
 func (s *Store) takeLetters(ctx context.Context, tx *sqlx.Tx, r *deadletter.LeaseRequest) (out []deadletter.Letter, err error) {
@@ -81,7 +84,7 @@ func (s *Store) takeLetters(ctx context.Context, tx *sqlx.Tx, r *deadletter.Leas
 	f := chosen(r)
 	f.add("l.status = 'queued'")
 	f.add("l.next_retry_at <= ?", int64(now))
-	if !unpaused(f, paused, now) {
+	if !unpaused(f, "l.", paused, now) {
 		return nil, nil
 	}
 	crowded, err := s.crowded(ctx, tx)
@@ -91,6 +94,14 @@ func (s *Store) takeLetters(ctx context.Context, tx *sqlx.Tx, r *deadletter.Leas
 	for _, destination := range crowded {
 		f.add("l.destination <> ?", destination)
 	}
+	spent, err := s.spentReplays(ctx, tx, now)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range spent {
+		f.add("l.replay_id <> ?", id)
+	}
+	f.add("(l.replay_id = '' or exists (select 1 from replays r where r.id = l.replay_id and r.status in ('sampling', 'running')))")
 	if s.fetches {
 		f.add("l.input_state <> 'wanted'") // until it is fetched, or nobody has it
 	}
@@ -110,6 +121,9 @@ func (s *Store) takeLetters(ctx context.Context, tx *sqlx.Tx, r *deadletter.Leas
 		return nil, err
 	}
 	if rows, err = s.permitted(ctx, tx, rows, time.Duration(r.LeaseSeconds)*time.Second); err != nil {
+		return nil, err
+	}
+	if rows, err = s.paced(ctx, tx, rows, now); err != nil {
 		return nil, err
 	}
 	var changes []letterChange
@@ -162,8 +176,8 @@ func (s *Store) fitting(ctx context.Context, tx *sqlx.Tx, letters []deadletter.L
 }
 
 // unpaused leaves out what is paused; false when all is.
-func unpaused(f *filter, paused pauses, now ledger.Instant) bool {
-	columns := map[string]string{"source": "l.source", "destination": "l.destination", "workflow": "l.workflow_id"}
+func unpaused(f *filter, table string, paused pauses, now ledger.Instant) bool {
+	columns := map[string]string{"source": "source", "destination": "destination", "workflow": "workflow_id"}
 	for scope := range paused {
 		if ledger.PauseWait(paused, []string{scope}, now) == 0 {
 			continue
@@ -172,7 +186,7 @@ func unpaused(f *filter, paused pauses, now ledger.Instant) bool {
 		if kind == "all" {
 			return false
 		}
-		f.add(columns[kind]+" <> ?", name)
+		f.add(table+columns[kind]+" <> ?", name)
 	}
 	return true
 }
@@ -223,11 +237,7 @@ func (s *Store) EndLetter(ctx context.Context, id string, e *deadletter.Ending) 
 			return err
 		}
 		if e.Verb == deadletter.Requeue {
-			c, err := s.claimOf(ctx, tx, l)
-			if err == nil {
-				err = deadletter.Runnable(l, c)
-			}
-			if err != nil {
+			if err := s.mayRequeue(ctx, tx, l); err != nil {
 				out = deadletter.Ended{Letter: *l}
 				return err
 			}
@@ -249,6 +259,22 @@ func (s *Store) EndLetter(ctx context.Context, id string, e *deadletter.Ending) 
 		return nil
 	})
 	return out, s.translate(err)
+}
+
+// mayRequeue refuses to queue a letter that a run would do nothing for, or that has its turn in a replay.
+func (s *Store) mayRequeue(ctx context.Context, tx *sqlx.Tx, l *deadletter.Letter) error {
+	waits, err := s.waitsInReplay(ctx, tx, l)
+	if err != nil {
+		return err
+	}
+	if waits {
+		return deadletter.InReplay(l)
+	}
+	c, err := s.claimOf(ctx, tx, l)
+	if err != nil {
+		return err
+	}
+	return deadletter.Runnable(l, c)
 }
 
 // claimOf is the claim that a letter belongs to; nil where it has none, or retention took it.

@@ -54,7 +54,7 @@ func (s *Store) Letters(ctx context.Context, q deadletter.Filter) ([]deadletter.
 func (s *Store) LetterStats(ctx context.Context) (out deadletter.Stats, err error) {
 	ctx, cancel := detached(ctx)
 	defer cancel()
-	out = deadletter.Stats{ByStatus: map[deadletter.Status]int64{}, ByClass: map[string]int64{}, ByWorkflow: map[string]int64{}}
+	out = deadletter.Stats{ByStatus: map[deadletter.Status]int64{}, ByClass: map[string]int64{}, ByWorkflow: map[string]int64{}, Replays: map[deadletter.ReplayStatus]int64{}}
 	const open = ` from letters where status in ('queued', 'replaying', 'dead') `
 	err = firstOf(
 		func() error {
@@ -78,6 +78,11 @@ func (s *Store) LetterStats(ctx context.Context) (out deadletter.Stats, err erro
 		},
 		func() error {
 			return s.read.GetContext(ctx, &out.InputsMissing, `select count(*)`+open+`and input_state <> 'stored'`)
+		},
+		func() error {
+			return s.counts(ctx, `select status as name, count(*) as n from replays where ended_at = 0 group by status`, func(name string, n int64) {
+				out.Replays[deadletter.ReplayStatus(name)] = n
+			})
 		},
 	)
 	return out, s.translate(err)

@@ -152,6 +152,9 @@ func (s *Store) reportOne(ctx context.Context, tx *sqlx.Tx, r *deadletter.Report
 		if deadletter.Known(l, r, entries) {
 			return *l, true, nil
 		}
+		if err := s.leaveReplay(ctx, tx, l, f.Claim); err != nil {
+			return deadletter.Letter{}, false, err
+		}
 		ch.base = l.Rev
 		ch.letter, ch.entry, ch.alert = deadletter.Again(l, r, f)
 	}

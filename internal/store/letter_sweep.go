@@ -41,6 +41,9 @@ func (s *Store) SweepLetters(ctx context.Context) (r deadletter.SweepReport, err
 	if err == nil {
 		r.Undone, err = s.sweepUndone(ctx)
 	}
+	if err == nil {
+		err = s.sweepReplays(ctx)
+	}
 	return r, s.translate(err)
 }
 
@@ -95,6 +98,9 @@ func (s *Store) lose(ctx context.Context, tx *sqlx.Tx, c *ledger.Claim, reason s
 func (s *Store) loseLetter(ctx context.Context, tx *sqlx.Tx, c *ledger.Claim, reason string, now ledger.Instant) error {
 	l, err := s.letterFor(ctx, tx, letterColumns, &deadletter.Report{}, c)
 	if err != nil {
+		return err
+	}
+	if err := s.leaveReplay(ctx, tx, l, c); err != nil {
 		return err
 	}
 	ch := letterChange{whole: true}

@@ -24,6 +24,9 @@ func (s *Store) Retain(ctx context.Context, keep ledger.Retention, pages int) (r
 		{"retain_letters", func(ctx context.Context, after string) (string, error) {
 			return s.retainLetters(ctx, keep, now, after, &r)
 		}},
+		{"retain_replays", func(ctx context.Context, after string) (string, error) {
+			return s.retainReplays(ctx, now.Add(-keep.History), after)
+		}},
 	} {
 		if err := s.walk(ctx, step.mark, pages, step.page); err != nil {
 			return r, s.translate(err)
@@ -101,6 +104,22 @@ func (s *Store) retainLetters(ctx context.Context, keep ledger.Retention, now le
 		}
 		n, err = among(ctx, tx, `delete from letters where id in (?) and status in ('resolved', 'discarded') and updated_at < ?`, ids, int64(now.Add(-keep.History)))
 		r.Letters += n
+		return err
+	})
+	return ids[len(ids)-1], err
+}
+
+// retainReplays takes one page of replays that have ended.
+func (s *Store) retainReplays(ctx context.Context, horizon ledger.Instant, after string) (next string, err error) {
+	var ids []string
+	if err := s.read.SelectContext(ctx, &ids, s.read.Rebind(`select id from replays where id > ? and id < ? order by id limit ?`), after, idBefore(horizon), page); err != nil || len(ids) == 0 {
+		return "", err
+	}
+	err = s.inTx(ctx, func(tx *sqlx.Tx) error {
+		if _, err := among(ctx, tx, `delete from replay_letters where replay_id in (select id from replays where id in (?) and ended_at > 0 and ended_at < ?)`, ids, int64(horizon)); err != nil {
+			return err
+		}
+		_, err := among(ctx, tx, `delete from replays where id in (?) and ended_at > 0 and ended_at < ?`, ids, int64(horizon))
 		return err
 	})
 	return ids[len(ids)-1], err

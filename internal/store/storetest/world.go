@@ -23,7 +23,7 @@ type world struct {
 	rows   *int
 }
 
-// clock stands still until it is moved.
+// clock stands still until it is moved. It begins at the real time, which stands in ids: retention goes by them.
 type clock struct {
 	mu sync.Mutex
 	at time.Time
@@ -53,7 +53,7 @@ var testPolicies = ledger.Policies{
 
 func newWorld(t *testing.T, open Open) *world {
 	t.Helper()
-	w := &world{T: t, url: open(t), clock: &clock{at: time.Date(2026, 11, 30, 8, 0, 0, 0, time.UTC)}, source: "src", rows: new(int)}
+	w := &world{T: t, url: open(t), clock: &clock{at: time.Now().UTC().Truncate(time.Hour)}, source: "src", rows: new(int)}
 	w.store = openStore(t, w.url, store.Options{Now: w.clock.now, Policies: testPolicies, Limits: testLimits})
 	if _, err := w.store.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
