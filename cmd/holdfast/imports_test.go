@@ -22,6 +22,7 @@ var edges = map[string]map[string]string{
 		"internal/inbox":      "hands the receipt of webhooks its sources",
 		"internal/ledger":     "hands the rules of claims their policies",
 		"internal/notify":     "starts the alerts",
+		"internal/rehearse":   "plays the rehearsal",
 		"internal/store":      "opens the database; nobody else may",
 		"internal/worker":     "starts and stops the loops",
 		"n8n-templates":       "writes the templates out",

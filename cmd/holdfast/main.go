@@ -72,6 +72,7 @@ func commands() *cobra.Command {
 		&cobra.Command{Use: "status", Short: "List the steps", Args: cobra.NoArgs, RunE: migrateStatus},
 	)
 	root.AddCommand(
+		rehearsal(),
 		&cobra.Command{Use: "serve", Short: "Run the sidecar (also without a command)", Args: cobra.NoArgs, RunE: serve},
 		migrate,
 		&cobra.Command{Use: "check-config", Short: "Check the environment and the YAML file without starting", Args: cobra.NoArgs, RunE: checkConfig},
@@ -153,16 +154,13 @@ func healthcheck(cmd *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	host, port, err := net.SplitHostPort(cfg.Addr)
+	address, err := here(cfg)
 	if err != nil {
 		return err
 	}
-	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		host = "127.0.0.1"
-	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), 3*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(host, port)+"/readyz", http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address+"/readyz", http.NoBody)
 	if err != nil {
 		return err
 	}
@@ -178,4 +176,16 @@ func healthcheck(cmd *cobra.Command, _ []string) error {
 		return fmt.Errorf("not ready: %s", strings.TrimSpace(string(body)))
 	}
 	return nil
+}
+
+// here is where the sidecar of this machine is reached.
+func here(cfg *config.Config) (string, error) {
+	host, port, err := net.SplitHostPort(cfg.Addr)
+	if err != nil {
+		return "", err
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return "http://" + net.JoinHostPort(host, port), nil
 }

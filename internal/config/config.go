@@ -19,6 +19,9 @@ import (
 // Prefix stands before every variable.
 const Prefix = "HOLDFAST"
 
+// RehearseKey is a variable of the command rehearse, and no setting: an operator's secret.
+const RehearseKey = Prefix + "_REHEARSE_KEY"
+
 // Config is the whole configuration. The tags are the table of variables: name, default. The names are written
 // whole, since the library would else also take a neighbour's API_KEYS.
 type Config struct {
@@ -185,7 +188,7 @@ func (z *Size) Decode(s string) error {
 
 // Unknown lists variables with the prefix that no one reads: a misspelt one must not pass unseen.
 func Unknown() []string {
-	known := map[string]bool{}
+	known := map[string]bool{RehearseKey: true}
 	for _, name := range Names() {
 		known[name] = true
 	}
