@@ -37,9 +37,9 @@ func senders(cfg *config.Config, targets []*notify.Target, outbox notify.Outbox,
 	return out
 }
 
-// alertOptions tell the store where alerts go, and which sources are to be heard from.
+// alertOptions tell the store where alerts go, which sources are to be heard from, and which claims the sidecar asks about.
 func alertOptions(f *config.File, targets []*notify.Target) store.AlertOptions {
-	o := store.AlertOptions{Silence: map[string]time.Duration{}}
+	o := store.AlertOptions{Silence: map[string]time.Duration{}, Probed: probed(f)}
 	for _, t := range targets {
 		o.Targets = append(o.Targets, t.ID)
 	}

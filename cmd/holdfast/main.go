@@ -108,6 +108,9 @@ func checkConfig(cmd *cobra.Command, _ []string) error {
 	if _, err := targets(cfg.File); err != nil {
 		return err
 	}
+	if _, err := probes(cfg.File, nil, nil); err != nil {
+		return err
+	}
 	for _, name := range config.Unknown() {
 		_, _ = fmt.Fprintln(cmd.ErrOrStderr(), "warning: nobody reads", name+": is it misspelt?")
 	}

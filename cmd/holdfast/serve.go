@@ -33,6 +33,7 @@ type Main struct {
 	loops    []*worker.Loop
 	senders  []*notify.Sender
 	n8n      *worker.N8N // nil where none is configured
+	probes   *worker.Probes
 }
 
 // stopTime is how long calls under way may take to finish when the program stops.
@@ -80,15 +81,20 @@ func Start(ctx context.Context, cfg *config.Config, logs io.Writer) (*Main, erro
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
+	probing, err := probes(cfg.File, db, log)
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Addr)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("HOLDFAST_ADDR: %w", err), db.Close())
 	}
 	handler := api.New(api.Options{
 		Store: db, Letters: db, Keys: keys(cfg), Sources: rules, Log: log, Metrics: metrics, MaxBody: int64(cfg.MaxBody), Redact: cfg.File.Redact, PublicURL: cfg.PublicURL,
+		Touch: probing.Touch,
 	})
 	m := &Main{
-		Addr: listener.Addr().String(), log: log, store: db, listener: listener, senders: senders(cfg, targets, db, log, metrics), n8n: n8n,
+		Addr: listener.Addr().String(), log: log, store: db, listener: listener, senders: senders(cfg, targets, db, log, metrics), n8n: n8n, probes: probing,
 		server: &http.Server{
 			Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 2 * time.Minute,
 			IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
@@ -107,6 +113,7 @@ func Start(ctx context.Context, cfg *config.Config, logs io.Writer) (*Main, erro
 	if n8n != nil {
 		m.loops = append(m.loops, n8n.Loops()...)
 	}
+	m.loops = append(m.loops, probing.Loops()...)
 	log.Info("ready", "version", version, "config", cfg, "listening", m.Addr, "migrations_applied", steps)
 	return m, nil
 }
@@ -222,6 +229,7 @@ func (m *Main) Run(ctx context.Context) error {
 func (m *Main) Close() error {
 	m.log.Info("stopping")
 	m.n8n.Stop()
+	m.probes.Stop()
 	for _, s := range m.senders {
 		s.Stop()
 	}

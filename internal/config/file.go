@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -23,6 +24,8 @@ type File struct {
 	Notify       []string               `yaml:"notify"` // addresses of services, each with its secret
 	Redact       []string               `yaml:"redact"` // names whose values are secret besides the usual ones
 	N8N          *N8N                   `yaml:"n8n"`    // nil: letters make do with what is reported
+	Probes       map[string]Probe       `yaml:"probes"`
+	AllowPrivate []Network              `yaml:"allow_private"` // where probes may go besides public addresses
 }
 
 // Source says how claims of one source are judged.
@@ -146,14 +149,14 @@ func expand(text string, lookup func(string) (string, bool)) (string, error) {
 var name = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
 
 func (f *File) check() error {
-	for _, list := range [][]string{keysOf(f.Sources), keysOf(f.Destinations)} {
+	for _, list := range [][]string{keysOf(f.Sources), keysOf(f.Destinations), keysOf(f.Probes)} {
 		for _, n := range list {
 			if !name.MatchString(n) {
 				return fmt.Errorf("%q is not a name: use 1 to 64 of a-z 0-9 . _ - and begin with a letter or digit", n)
 			}
 		}
 	}
-	if err := f.N8N.check(); err != nil {
+	if err := cmp.Or(f.N8N.check(), f.checkProbes()); err != nil {
 		return err
 	}
 	for i, n := range f.Redact {

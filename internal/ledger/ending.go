@@ -52,6 +52,8 @@ type Ended struct {
 	Late *Transition
 	// Alert says what a person should know; empty for nothing.
 	Alert string
+	// Look is what a reconciler's report says of the destination.
+	Look LookAnswer
 	// Err is the refusal to answer with. Write and Late hold all the same.
 	Err *Refusal
 }
@@ -140,9 +142,15 @@ func (out *Ended) finish(e *Ending, now Instant) {
 	if e.ByToken {
 		c.DoneGrant = e.Token.Grant
 	}
+	if e.Token.Look > 0 {
+		out.Look = Answered
+	}
 	c.endLook()
 	out.move(e, now, Completed)
 }
+
+// CouldNotBeAsked is the reason of such a report in the history.
+const CouldNotBeAsked = "kept: the destination could not be asked"
 
 func (out *Ended) markUnknown(row *Claim, e *Ending, now Instant) {
 	c := &out.Claim
@@ -159,9 +167,14 @@ func (out *Ended) markUnknown(row *Claim, e *Ending, now Instant) {
 		out.move(e, now, Unknown)
 	case Unknown:
 		// Asked and not told, or the worker's word over the reconciler's: the look ends without an answer.
-		if row.LookUntil > 0 {
-			c.noAnswer(now)
-			out.Write = true
+		if row.LookUntil == 0 {
+			return
+		}
+		c.noAnswer(now)
+		out.Write = true
+		if e.Token.Look > 0 {
+			out.Look = Unanswered
+			out.late(e, now, CouldNotBeAsked)
 		}
 	case Completed, Review:
 	default:
@@ -190,10 +203,11 @@ func (out *Ended) markFailed(row *Claim, e *Ending, p Policy, now Instant) {
 			out.late(e, now, "kept: only a reconciler that holds the claim can say that nothing happened")
 		case now < row.UnknownSince.Add(p.NotFoundAfter):
 			c.noAnswer(now)
-			out.Write = true
+			out.Write, out.Look = true, Answered
 			out.late(e, now, "kept: \"not found\" is not believed this early")
 		default:
 			c.endLook()
+			out.Look = Answered
 			out.move(e, now, Failed)
 		}
 	case Completed:

@@ -77,6 +77,13 @@ type LookRequest struct {
 	CallerKey    string
 	Limit        int64
 	LeaseSeconds int64
+
+	// Probe is set where the sidecar itself looks: each look is then one request at the claim's destination, and is
+	// handed out only with a permit for it.
+	Probe  bool
+	Of     Match
+	Except []Match // claims of these are left out
+	ID     string  // of the one claim that is meant; empty: any
 }
 
 // LookOwner is how the holder of a reconciler's lease is kept: by its API key, whose name has no colon, and the

@@ -61,7 +61,7 @@ func (q endCall) ask(m *model) answer {
 	}
 	switch q.verb {
 	case "mark-unknown":
-		return m.markUnknown(r)
+		return m.markUnknown(r, t)
 	case "mark-failed":
 		return m.markFailed(r, q, t)
 	}
@@ -132,7 +132,7 @@ func (m *model) complete(r *record, q endCall, t token, byToken bool) answer {
 	return m.ended(r, true)
 }
 
-func (m *model) markUnknown(r *record) answer {
+func (m *model) markUnknown(r *record, t token) answer {
 	switch {
 	case r.state == processing:
 		since := m.now
@@ -147,11 +147,15 @@ func (m *model) markUnknown(r *record) answer {
 		m.move(r, unknown)
 		return m.ended(r, true)
 	case r.state == unknown:
-		if r.lookOut {
+		asked := r.lookOut
+		if asked {
 			m.noAnswer(r)
 		}
 		a := m.ended(r, false)
 		r.lagging = false
+		if asked && t.look > 0 {
+			return m.keep(r, a)
+		}
 		return a
 	case r.state == completed || r.state == review:
 		return m.ended(r, false)

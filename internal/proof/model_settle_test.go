@@ -64,7 +64,7 @@ func (q lookCall) ask(m *model) answer {
 	m.settle()
 	var open []*record
 	for _, r := range m.records {
-		if r.state == unknown && r.source == q.source {
+		if r.state == unknown && r.source == q.source && m.paused(r, claimCall{caller: r.holder}) == 0 {
 			open = append(open, r)
 		}
 	}

@@ -53,9 +53,9 @@ func (s *Store) lockPlace(ctx context.Context, tx *sqlx.Tx, name string) (*place
 }
 
 // seePlace reads the same without the lock.
-func (s *Store) seePlace(ctx context.Context, tx *sqlx.Tx, name string) (*place, error) {
+func (s *Store) seePlace(ctx context.Context, q querier, name string) (*place, error) {
 	p := &place{name: name, limit: s.limits[name], now: s.clock.now()}
-	err := s.readPlace(ctx, tx, p, "")
+	err := s.readPlace(ctx, q, p, "")
 	if errors.Is(err, sql.ErrNoRows) {
 		err = nil
 	}
@@ -63,9 +63,9 @@ func (s *Store) seePlace(ctx context.Context, tx *sqlx.Tx, name string) (*place,
 	return p, err
 }
 
-func (s *Store) readPlace(ctx context.Context, tx *sqlx.Tx, p *place, lock string) error {
+func (s *Store) readPlace(ctx context.Context, q querier, p *place, lock string) error {
 	var grants string
-	err := tx.QueryRowxContext(ctx, tx.Rebind(`select grants, failures, turned_at, open_until, probe_until from destinations where name = ?`+lock), p.name).
+	err := q.QueryRowxContext(ctx, q.Rebind(`select grants, failures, turned_at, open_until, probe_until from destinations where name = ?`+lock), p.name).
 		Scan(&grants, &p.load.Failures, (*int64)(&p.load.TurnedAt), (*int64)(&p.load.OpenUntil), (*int64)(&p.load.ProbeUntil))
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,6 +21,8 @@ type AlertOptions struct {
 	Targets []string
 	// Silence is, by source, how long it may be without a new claim.
 	Silence map[string]time.Duration
+	// Probed are the unknown claims that the sidecar itself asks about.
+	Probed []ledger.Match
 }
 
 // alerting is what a Store remembers for its alerts.
@@ -28,10 +31,12 @@ type alerting struct {
 	silence map[string]time.Duration
 	heard   map[string]*atomic.Int64 // by source of silence: the newest claim that this process has met
 	slow    atomic.Int64             // when the slower part of the watch is due
+	probed  []ledger.Match
+	looked  sync.Map // by source: when this process last noted that somebody asks about its unknown claims
 }
 
 func newAlerting(o AlertOptions) *alerting {
-	a := &alerting{targets: slices.Sorted(slices.Values(o.Targets)), silence: o.Silence, heard: map[string]*atomic.Int64{}}
+	a := &alerting{targets: slices.Sorted(slices.Values(o.Targets)), silence: o.Silence, heard: map[string]*atomic.Int64{}, probed: o.Probed}
 	if len(a.targets) == 0 {
 		a.targets = []string{logTarget}
 	}
@@ -63,8 +68,8 @@ const (
 	unwatchedFor = 10 * time.Minute
 )
 
-// WatchAlerts is one pass that raises what nobody reports: sources that fell silent and pauses that were forgotten. It
-// also keeps the outbox tidy.
+// WatchAlerts is one pass that raises what nobody reports: sources that fell silent, pauses that were forgotten, and
+// unknown claims that nobody asks about. It also keeps the outbox tidy.
 func (s *Store) WatchAlerts(ctx context.Context) error {
 	ctx, cancel := detached(ctx)
 	defer cancel()
@@ -75,7 +80,7 @@ func (s *Store) WatchAlerts(ctx context.Context) error {
 	if now < s.alerts.slow.Load() {
 		return nil
 	}
-	for _, part := range []func(context.Context) error{s.watchPauses, s.adoptOrphans, s.dropSent} {
+	for _, part := range []func(context.Context) error{s.watchPauses, s.watchUnasked, s.adoptOrphans, s.dropSent} {
 		if err := part(ctx); err != nil {
 			return s.translate(err)
 		}

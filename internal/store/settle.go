@@ -12,94 +12,6 @@ const page = 200
 // sweeper is who settles ended leases, in the history.
 const sweeper = "holdfast"
 
-// LeaseUnknown is part of ledger.Store. An owner that asks again gets what it has not reported yet.
-func (s *Store) LeaseUnknown(ctx context.Context, r *ledger.LookRequest) ([]ledger.Claim, error) {
-	ctx, cancel := detached(ctx)
-	defer cancel()
-	if _, err := s.expireEffects(ctx, r.CallerKey); err != nil {
-		return nil, s.translate(err)
-	}
-	held, err := s.heldLooks(ctx, r)
-	if err != nil {
-		return nil, s.translate(err)
-	}
-	taken, err := s.takeOf(ctx, r, held, len(held))
-	if err == nil && len(taken) == 0 {
-		taken, err = s.takeLooks(ctx, r)
-	}
-	if err != nil {
-		return nil, s.translate(err)
-	}
-	return s.withPayloads(ctx, taken)
-}
-
-func (s *Store) heldLooks(ctx context.Context, r *ledger.LookRequest) ([]ledger.Claim, error) {
-	if r.Owner == "" {
-		return nil, nil
-	}
-	return selectClaims(ctx, s.write, lean, leanSelect+`where c.status = 'unknown' and c.look_owner = ? and c.look_until > ?
-		and (? = '' or c.source = ?) order by c.unknown_since, c.id limit ?`,
-		ledger.LookOwner(r), int64(s.clock.now()), r.Source, r.Source, r.Limit)
-}
-
-// takeLooks walks the unknown claims, oldest first, until it holds as many as were asked for.
-func (s *Store) takeLooks(ctx context.Context, r *ledger.LookRequest) (taken []ledger.Claim, err error) {
-	var since int64
-	var id string
-	for {
-		rows, err := selectClaims(ctx, s.write, lean, leanSelect+`where c.status = 'unknown' and (c.unknown_since, c.id) > (?, ?)
-			and c.next_look <= ? and c.look_until <= ? and (? = '' or c.source = ?) order by c.unknown_since, c.id limit ?`,
-			since, id, int64(s.clock.now()), int64(s.clock.now()), r.Source, r.Source, page)
-		if err != nil {
-			return nil, err
-		}
-		got, err := s.takeOf(ctx, r, rows, int(r.Limit)-len(taken))
-		if taken = append(taken, got...); err != nil || len(taken) >= int(r.Limit) || len(rows) < page {
-			return taken, err
-		}
-		last := rows[len(rows)-1]
-		since, id = int64(last.UnknownSince), last.ID
-	}
-}
-
-// takeOf leases up to limit of rows; one that another reconciler took meanwhile is left to it.
-func (s *Store) takeOf(ctx context.Context, r *ledger.LookRequest, rows []ledger.Claim, limit int) (taken []ledger.Claim, err error) {
-	now := s.clock.now()
-	w := newWork(rows)
-	var ids []string
-	for i := range rows {
-		if len(ids) == limit {
-			break
-		}
-		out, ok := ledger.TakeLook(&rows[i], r, s.policyOf(&rows[i]), now)
-		if ok {
-			ids = append(ids, rows[i].ID)
-		}
-		if out.Write {
-			w.put(&rows[i], &out.Claim, false)
-		}
-	}
-	stood, err := s.apply(ctx, w)
-	if err != nil {
-		return nil, err
-	}
-	for _, id := range ids {
-		if stood(id) {
-			taken = append(taken, *w.rows[id])
-		}
-	}
-	return taken, nil
-}
-
-func (s *Store) withPayloads(ctx context.Context, claims []ledger.Claim) ([]ledger.Claim, error) {
-	for i := range claims {
-		if err := s.read.GetContext(ctx, &claims[i].Payload, s.read.Rebind(`select payload from claims where id = ?`), claims[i].ID); err != nil {
-			return nil, s.translate(err)
-		}
-	}
-	return claims, nil
-}
-
 // Sweep is part of ledger.Store. It also measures the database's clock anew.
 func (s *Store) Sweep(ctx context.Context) (r ledger.SweepReport, err error) {
 	if err := s.clock.measure(ctx); err != nil {
@@ -111,7 +23,14 @@ func (s *Store) Sweep(ctx context.Context) (r ledger.SweepReport, err error) {
 	if r.Reviewed, err = s.reviewOld(ctx); err != nil {
 		return r, s.translate(err)
 	}
-	err = s.read.GetContext(ctx, &r.Overdue, s.read.Rebind(`select count(*) from claims where status = 'processing' and lease_until <= ?`), int64(s.clock.now()))
+	now := s.clock.now()
+	if err = s.read.GetContext(ctx, &r.Overdue, s.read.Rebind(`select count(*) from claims where status = 'processing' and lease_until <= ?`), int64(now)); err != nil {
+		return r, s.translate(err)
+	}
+	since := now
+	err = s.read.QueryRowxContext(ctx, s.read.Rebind(`select coalesce(min(unknown_since), ?), count(*), (select count(*) from claims where status = 'review')
+		from claims where status = 'unknown'`), int64(now)).Scan((*int64)(&since), &r.Unknown, &r.InReview)
+	r.OldestUnknown = now.Sub(since)
 	return r, s.translate(err)
 }
 

@@ -105,7 +105,7 @@ func raceLooks(t *testing.T, open Open) {
 		}
 		for range 3 {
 			got, err := r.store.LeaseUnknown(r.ctx, &ledger.LookRequest{
-				Source: w.source, Owner: fmt.Sprint("rec", i), CallerKey: "n8n", Limit: 5, LeaseSeconds: 300,
+				Source: w.source, Owner: fmt.Sprint("rec", i), CallerKey: "n8n", Limit: 5, LeaseSeconds: 300, Probe: i%3 == 0,
 			})
 			if err != nil {
 				r.Error(err)

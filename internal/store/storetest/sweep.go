@@ -17,11 +17,11 @@ func sweep(w *world) {
 	old := w.grant(w.event("old"))
 	w.ended(markUnknown(worker(old)), ledger.Unknown)
 	w.pass(effectLease - time.Microsecond)
-	if r := w.swept(); r != (ledger.SweepReport{Overdue: 1}) {
+	if r := w.swept(); r != (ledger.SweepReport{Overdue: 1, Unknown: 1, OldestUnknown: effectLease - time.Microsecond}) {
 		w.Errorf("%+v, want the event overdue", r)
 	}
 	w.pass(time.Microsecond)
-	if r := w.swept(); r != (ledger.SweepReport{Expired: 1, Overdue: 1}) {
+	if r := w.swept(); r != (ledger.SweepReport{Expired: 1, Overdue: 1, Unknown: 2, OldestUnknown: effectLease}) {
 		w.Errorf("%+v, want one effect expired, the event overdue", r)
 	}
 	w.status(effect.ID, ledger.Unknown)
