@@ -69,7 +69,7 @@ func (s *server) claim(c call, req *claimRequest) (*claimAnswer, error) {
 		return nil, err
 	}
 	v, err := s.Store.Claim(c, r)
-	if err == nil && v.Decision == ledger.DecisionUnknown && s.Touch != nil && s.Touch(c, &v.Claim) {
+	if err == nil && v.LookDue && s.Touch != nil && s.Touch(c, &v.Claim) {
 		v, err = s.Store.Claim(c, r)
 	}
 	if err != nil {

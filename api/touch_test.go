@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,27 +33,35 @@ func withTouch(verdicts map[string]ledger.Verb, touched *[]string) setting {
 	}
 }
 
-// A claim that meets an unknown one asks first, and answers what stands then. Nothing else touches.
+// A claim that meets an unknown one asks first, and answers what stands then. Nothing else touches: not before ask_after,
+// not while somebody asks, and not before the next look is due.
 func TestTouch(t *testing.T) {
 	t.Parallel()
 	var touched []string
 	w := newWorld(t, withTouch(map[string]ledger.Verb{"found": ledger.Complete, "missing": ledger.MarkFailed, "away": ledger.MarkUnknown}, &touched))
 	for _, k := range []string{"found", "missing", "away", "hangs"} {
 		w.unknown(t, k)
-		w.decides(t, "unknown", effect(k, "charge")) // before ask_after nobody is asked
+		w.decides(t, "unknown", effect(k, "charge"))
 	}
 	w.clock.advance(5 * time.Minute)
-	touched = nil
 	w.decides(t, "completed", effect("found", "charge")).has(t, obj{"result_id": "ch_7", "status": "completed"})
 	w.decides(t, "proceed", effect("missing", "charge")).has(t, obj{"attempt": 2, "claimed": true})
 	w.decides(t, "in_progress", effect("missing", "charge"))
+	for range 3 {
+		w.decides(t, "unknown", effect("away", "charge"))
+		w.decides(t, "unknown", effect("hangs", "charge"))
+	}
+	w.clock.advance(59 * time.Second)
+	w.decides(t, "unknown", effect("away", "charge"))
+	w.decides(t, "unknown", effect("hangs", "charge"))
+	w.clock.advance(time.Second)
 	w.decides(t, "unknown", effect("away", "charge"))
 	w.decides(t, "unknown", effect("hangs", "charge"))
 	w.decides(t, "completed", effect("found", "charge"))
 	w.proceeds(t, key("new"))
 	w.clock.advance(24 * time.Hour)
 	w.decides(t, "review", effect("away", "charge"))
-	if len(touched) != 4 {
-		t.Errorf("touched %v", touched)
+	if got := strings.Join(touched, " "); got != "found missing away hangs away hangs" {
+		t.Errorf("touched %s", got)
 	}
 }

@@ -37,9 +37,9 @@ func senders(cfg *config.Config, targets []*notify.Target, outbox notify.Outbox,
 	return out
 }
 
-// alertOptions tell the store where alerts go, which sources are to be heard from, and which claims the sidecar asks about.
+// alertOptions tell the store where alerts go, and which sources are to be heard from.
 func alertOptions(f *config.File, targets []*notify.Target) store.AlertOptions {
-	o := store.AlertOptions{Silence: map[string]time.Duration{}, Probed: probed(f)}
+	o := store.AlertOptions{Silence: map[string]time.Duration{}}
 	for _, t := range targets {
 		o.Targets = append(o.Targets, t.ID)
 	}

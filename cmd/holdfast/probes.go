@@ -45,13 +45,3 @@ func parts[T ~[]config.Part](template T) (out []worker.Part) {
 	}
 	return out
 }
-
-// probed are the claims that probes are for.
-func probed(f *config.File) (out []ledger.Match) {
-	for name, p := range f.Probes {
-		for _, claims := range p.For(name) {
-			out = append(out, ledger.Match(claims))
-		}
-	}
-	return out
-}

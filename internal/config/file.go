@@ -14,6 +14,8 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
 )
 
 // File is the YAML file of HOLDFAST_CONFIG: what this version of the program knows of it.
@@ -96,7 +98,7 @@ func ReadFile(path string) (*File, error) {
 		return nil, fmt.Errorf("HOLDFAST_CONFIG: %s: %w", path, err)
 	}
 	if err := yaml.UnmarshalWithOptions([]byte(text), f, yaml.Strict()); err != nil {
-		return nil, fmt.Errorf("HOLDFAST_CONFIG: %s: %w", path, atLine(err))
+		return nil, fmt.Errorf("HOLDFAST_CONFIG: %s: %w", path, atLine(text, err))
 	}
 	if err := f.check(); err != nil {
 		return nil, fmt.Errorf("HOLDFAST_CONFIG: %s: %w", path, err)
@@ -104,8 +106,8 @@ func ReadFile(path string) (*File, error) {
 	return f, nil
 }
 
-// atLine keeps the line and the message of a YAML error and drops the excerpt, which may hold a secret.
-func atLine(err error) error {
+// atLine keeps the line, the key and the message of a YAML error and drops the excerpt, which may hold a secret.
+func atLine(text string, err error) error {
 	var own *misplaced
 	if errors.As(err, &own) {
 		return own
@@ -119,7 +121,32 @@ func atLine(err error) error {
 	if errors.As(err, &mismatch) {
 		message = "has a value of the wrong type"
 	}
-	return fmt.Errorf("line %d: %s", y.GetToken().Position.Line, message)
+	at := place{token: y.GetToken().Position}
+	if file, err := parser.ParseBytes([]byte(text), 0); err == nil {
+		for _, document := range file.Docs {
+			if document.Body != nil {
+				ast.Walk(&at, document.Body)
+			}
+		}
+	}
+	if at.key == "" {
+		return fmt.Errorf("line %d: %s", at.token.Line, message)
+	}
+	return &misplaced{at.token.Line, at.key, message}
+}
+
+// place finds the key of what stands at a token.
+type place struct {
+	token *token.Position
+	key   string
+}
+
+// Visit is called for each node.
+func (p *place) Visit(node ast.Node) ast.Visitor {
+	if t := node.GetToken(); p.key == "" && t != nil && t.Position.Offset == p.token.Offset {
+		p.key = keyOf(node)
+	}
+	return p
 }
 
 var variable = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)

@@ -101,7 +101,11 @@ type misplaced struct {
 }
 
 func wrong(node ast.Node, what string) error {
-	return &misplaced{node.GetToken().Position.Line, strings.TrimPrefix(node.GetPath(), "$."), what}
+	return &misplaced{node.GetToken().Position.Line, keyOf(node), what}
+}
+
+func keyOf(node ast.Node) string {
+	return strings.TrimPrefix(strings.TrimPrefix(node.GetPath(), "$"), ".")
 }
 
 func (m *misplaced) Error() string { return fmt.Sprintf("line %d: %s: %s", m.line, m.key, m.what) }

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"net/url"
+	"strconv"
 	"strings"
 )
 
@@ -17,9 +18,9 @@ func (n *N8N) check() error {
 	if n == nil {
 		return nil
 	}
-	u, err := url.Parse(n.URL)
+	u, ok := webAddress(n.URL)
 	switch {
-	case err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https":
+	case !ok:
 		return errors.New("n8n.url: must be the http:// or https:// address of n8n, such as http://n8n:5678")
 	case u.User != nil:
 		return errors.New("n8n.url: must hold no user or password: the API key goes into n8n.api_key")
@@ -31,4 +32,14 @@ func (n *N8N) check() error {
 		return errors.New("n8n.api_key: must not hold spaces or line breaks")
 	}
 	return nil
+}
+
+// webAddress reads an http or https address with a host, and with a port that there can be.
+func webAddress(text string) (u *url.URL, ok bool) {
+	u, err := url.Parse(text)
+	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, false
+	}
+	port, err := strconv.ParseUint(u.Port(), 10, 16)
+	return u, u.Port() == "" || err == nil && port > 0
 }

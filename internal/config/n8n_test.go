@@ -30,6 +30,7 @@ func TestN8NRefused(t *testing.T) {
 		{`{url: "ftp://n8n", api_key: ` + secret + `}`, "n8n.url"},
 		{`{url: "http://", api_key: ` + secret + `}`, "n8n.url"},
 		{`{url: "http://:5678", api_key: ` + secret + `}`, "n8n.url"},
+		{`{url: "http://n8n:99999", api_key: ` + secret + `}`, "n8n.url"},
 		{`{url: "http://%zz", api_key: ` + secret + `}`, "n8n.url"},
 		{`{url: "http://me:` + secret + `@n8n:5678", api_key: k}`, "n8n.api_key"},
 		{`{url: "http://n8n:5678/?key=` + secret + `", api_key: k}`, "n8n.url"},
@@ -40,7 +41,7 @@ func TestN8NRefused(t *testing.T) {
 		{`{url: "http://n8n:5678", api_key: "` + secret + `ü"}`, "n8n.api_key"},
 		{`{url: "http://n8n:5678", api_key: ` + secret + `, apikey: x}`, "line 1"},
 		{`{url: "http://n8n:5678", api_key: "${HOLDFAST_TEST_NOT_SET}"}`, "HOLDFAST_TEST_NOT_SET is not set"},
-		{`[]`, "line 1"},
+		{`[]`, "line 1: n8n: "},
 	} {
 		_, err := read(t, "n8n: "+test.text+"\n")
 		if err == nil || !strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), secret) {

@@ -78,7 +78,7 @@ func (h *Header) UnmarshalYAML(node ast.Node) error {
 func (p *Path) UnmarshalYAML(node ast.Node) error {
 	*p = Path(scalar(node))
 	if !path.MatchString(string(*p)) {
-		return wrong(node, "must be a dotted path into the answer, such as data.0.id")
+		return wrong(node, "must be a dotted path into the answer, such as data.0.id, without brackets, quotes, slashes, $ and *")
 	}
 	return nil
 }
@@ -111,10 +111,13 @@ func (n *Network) UnmarshalYAML(node ast.Node) error {
 }
 
 var (
-	path       = regexp.MustCompile(`^[^.\s]+(\.[^.\s]+)*$`)
+	// path has no signs of other notations: they would stand in no member's name, and so never be found.
+	path       = regexp.MustCompile("^" + step + `(\.` + step + ")*$")
+	step       = "[^][(){}.$*\"'`/\\\\\\s]+"
 	headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
 	// ofTransport are headers that the request has by itself.
 	ofTransport = []string{"host", "content-length", "transfer-encoding", "connection", "accept-encoding"}
+	webhook     = regexp.MustCompile(`^[^?]*/webhook(-\w+)?/`)
 )
 
 func (f *File) checkProbes() error {
@@ -140,10 +143,16 @@ func (p *Probe) check() error {
 			return errors.New(of.field + ": must be 1 to 64 of a-z 0-9 . _ - and begin with a letter or digit")
 		}
 	}
+	names := map[string]bool{}
 	for n := range p.Headers {
-		if !headerName.MatchString(n) || slices.Contains(ofTransport, strings.ToLower(n)) {
+		n = strings.ToLower(n)
+		switch {
+		case !headerName.MatchString(n) || slices.Contains(ofTransport, n):
 			return errors.New("headers: must have names such as Authorization, and none of " + strings.Join(ofTransport, ", "))
+		case names[n]:
+			return errors.New("headers: must have each name once, whether in capitals or not")
 		}
+		names[n] = true
 	}
 	switch {
 	case len(p.URL) == 0:
@@ -152,6 +161,10 @@ func (p *Probe) check() error {
 		return errors.New("found: is missing: where in the answer the id of what was found stands, such as data.0.id")
 	case len(p.Body) > 0 && p.Method != "POST":
 		return errors.New("body: needs method: POST")
+	case !slices.ContainsFunc(slices.Concat(p.URL, ProbeURL(p.Body)), Part.tells):
+		return errors.New("url: must ask about one claim: with {provider_key}, {idempotency_key}, {reference}, {claim_id} or {payload.PATH} in it or in the body")
+	case slices.Contains(p.NotFound, 404) && webhook.MatchString(p.URL[0].Text):
+		return errors.New("not_found: must not list 404 for a webhook of n8n, which says 404 too while its workflow is not published: let it answer 200 without an id")
 	}
 	return nil
 }

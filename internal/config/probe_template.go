@@ -15,8 +15,14 @@ type Part struct {
 	Text string
 	Name string // of a placeholder; empty for text
 	In   string // where the placeholder stands, which says how its value is encoded: path, query or body
-	// Quoted: the value stands in a language of its own, such as a search query, between quotes. It must hold none.
-	Quoted bool
+	// Without are signs that the value must not hold, nor white space; empty: it may hold anything. A value among other
+	// text can stand in a language of its own, such as that of a search, and would ask for something else there.
+	Without string
+}
+
+// tells one claim from the others.
+func (p Part) tells() bool {
+	return slices.Contains([]string{"provider_key", "idempotency_key", "reference", "claim_id"}, p.Name) || strings.HasPrefix(p.Name, "payload.")
 }
 
 // ProbeURL is an address with placeholders in path segments and query values; the text of it is encoded.
@@ -28,12 +34,21 @@ type ProbeBody []Part
 var (
 	placeholder  = regexp.MustCompile(`\{([A-Za-z_][A-Za-z0-9_.-]*)\}`)
 	placeholders = []string{"provider_key", "idempotency_key", "reference", "account", "source", "step", "claim_id", "destination", "entity"}
+	// misspelt are placeholders as other templates write them; they would be sent as they stand.
+	misspelt = regexp.MustCompile(strings.ReplaceAll(`\{\{\s*[\w.-]+\s*\}|\{(\s+NAME\s*|NAME\s+)\}`, "NAME", `(`+strings.Join(placeholders, "|")+`|payload\.[\w.-]+)`))
 )
 
 // What is wrong with a template.
 const (
-	onlyIn  = "must have placeholders only in path segments, in values of the query, and inside of strings of the body"
-	unknown = "must have no placeholders but {provider_key}, {idempotency_key}, {reference}, {account}, {source}, {step}, {claim_id}, {destination}, {entity} and {payload.PATH}"
+	onlyIn   = "must have placeholders only in path segments, in values of the query, and inside of strings of the body"
+	unknown  = "must have no placeholders but {provider_key}, {idempotency_key}, {reference}, {account}, {source}, {step}, {claim_id}, {destination}, {entity} and {payload.PATH}"
+	spelling = "must have its placeholders as {provider_key}, in one pair of braces and without spaces"
+)
+
+// What a value among other text must be without: between quotes, and where no quotes hold it together.
+const (
+	inQuotes = "'\"`\\*"
+	bare     = inQuotes + "?%()[]{}|&,;<>!~^"
 )
 
 // UnmarshalYAML reads an address.
@@ -56,11 +71,16 @@ func (b *ProbeBody) UnmarshalYAML(node ast.Node) error {
 	if json.Unmarshal([]byte(text), &value) != nil {
 		return wrong(node, "must be JSON text, with placeholders inside of its strings")
 	}
-	if inValues(value) != len(placeholder.FindAllString(text, -1)) {
+	n := 0
+	for _, s := range textsOf(value) {
+		if n += len(placeholder.FindAllString(s, -1)); misspelt.MatchString(s) {
+			return wrong(node, spelling)
+		}
+	}
+	if n != len(placeholder.FindAllString(text, -1)) {
 		return wrong(node, onlyIn)
 	}
-	quoted := strings.Contains(text, "'") || strings.Contains(text, `\"`)
-	parts, what := split(text, "body", quoted, func(s string) (string, bool) { return s, true })
+	parts, what := split(text, "body", func(s string) (string, bool) { return s, true })
 	if what != "" {
 		return wrong(node, what)
 	}
@@ -68,21 +88,21 @@ func (b *ProbeBody) UnmarshalYAML(node ast.Node) error {
 	return nil
 }
 
-// inValues counts the placeholders in the strings of a value, names of members left out.
-func inValues(value any) (n int) {
+// textsOf are the strings in a value, names of members left out.
+func textsOf(value any) (out []string) {
 	switch v := value.(type) {
 	case string:
-		return len(placeholder.FindAllString(v, -1))
+		return []string{v}
 	case []any:
 		for _, e := range v {
-			n += inValues(e)
+			out = append(out, textsOf(e)...)
 		}
 	case map[string]any:
 		for _, e := range v {
-			n += inValues(e)
+			out = append(out, textsOf(e)...)
 		}
 	}
-	return n
+	return out
 }
 
 // readURL cuts an address into its parts, and says what is wrong with it.
@@ -93,12 +113,12 @@ func readURL(text string) (parts []Part, what string) {
 		host = rest[:end]
 	}
 	base := scheme + "://" + host
-	u, err := url.Parse(base)
+	u, ok := webAddress(base)
 	switch {
 	case strings.ContainsAny(base, "{}"):
 		return nil, onlyIn
-	case err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https":
-		return nil, "must be an http:// or https:// address with a host"
+	case !ok:
+		return nil, "must be an http:// or https:// address with a host, and a port up to 65535 if any"
 	case u.User != nil:
 		return nil, "must hold no user or password: send them in a header"
 	case strings.Contains(rest, "#"):
@@ -111,9 +131,9 @@ func readURL(text string) (parts []Part, what string) {
 			return
 		}
 		var more []Part
-		more, what = split(text, in, in == "query" && strings.ContainsAny(text, `'"`), func(s string) (string, bool) {
+		more, what = split(text, in, func(s string) (string, bool) {
 			plain, err := unescape(s)
-			return escape(plain), err == nil && !strings.ContainsAny(s, "{}")
+			return escape(plain), err == nil && !strings.ContainsAny(plain, "{}")
 		})
 		parts = append(append(parts, Part{Text: before}), more...)
 	}
@@ -128,7 +148,7 @@ func readURL(text string) (parts []Part, what string) {
 		for pair := range strings.SplitSeq(query, "&") {
 			name, value, equals := strings.Cut(pair, "=")
 			plain, err := url.QueryUnescape(name)
-			if err != nil || strings.ContainsAny(name, "{}") {
+			if err != nil || strings.ContainsAny(plain, "{}") {
 				return nil, onlyIn
 			}
 			if before += url.QueryEscape(plain); equals {
@@ -142,7 +162,7 @@ func readURL(text string) (parts []Part, what string) {
 }
 
 // split cuts text at its placeholders. literal encodes what stands between them.
-func split(text, in string, quoted bool, literal func(string) (string, bool)) (parts []Part, what string) {
+func split(text, in string, literal func(string) (string, bool)) (parts []Part, what string) {
 	end := 0
 	for _, at := range append(placeholder.FindAllStringSubmatchIndex(text, -1), []int{len(text), len(text), 0, 0}) {
 		between, ok := literal(text[end:at[0]])
@@ -157,9 +177,31 @@ func split(text, in string, quoted bool, literal func(string) (string, bool)) (p
 		if below, ok := strings.CutPrefix(name, "payload."); !slices.Contains(placeholders, name) && (!ok || !path.MatchString(below)) {
 			return nil, unknown
 		}
-		parts = append(parts, Part{Name: name, In: in, Quoted: quoted})
+		parts = append(parts, Part{Name: name, In: in, Without: without(in, text[:at[0]], text[at[1]:])})
 	}
 	return merged(parts), ""
+}
+
+// without are the signs that a value must not hold between these texts.
+func without(in, before, after string) string {
+	switch in {
+	case "path":
+		return ""
+	case "query":
+		before = strings.NewReplacer("%22", `"`, "%27", "'").Replace(before)
+	case "body": // of the string that it stands in
+		const quote = "\x00"
+		before = strings.ReplaceAll(before, `\"`, quote)
+		before = strings.ReplaceAll(before[strings.LastIndex(before, `"`)+1:], quote, `"`)
+		after, _, _ = strings.Cut(after, `"`)
+	}
+	switch {
+	case before+after == "":
+		return ""
+	case strings.Count(before, "'")%2+strings.Count(before, `"`)%2 > 0:
+		return inQuotes
+	}
+	return bare
 }
 
 // merged joins texts that stand side by side.

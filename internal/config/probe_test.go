@@ -12,13 +12,17 @@ import (
 	"holdfast/internal/config"
 )
 
-// spelt writes parts as text, with what says how a placeholder's value is encoded.
+// spelt writes parts as text, with what says how a placeholder's value is encoded, and what it must be without: as
+// within quotes ('), or more (!).
 func spelt(parts []config.Part) (out string) {
 	for _, p := range parts {
 		if out += p.Text; p.Name != "" {
 			out += "<" + p.Name + " in " + p.In + ">"
-			if p.Quoted {
+			switch {
+			case strings.ContainsRune(p.Without, '|'):
 				out += "!"
+			case p.Without != "":
+				out += "'"
 			}
 		}
 	}
@@ -39,6 +43,7 @@ func TestProbes(t *testing.T) {
       {"ids": ["{claim_id}", "x-{entity}"], "for": {"at": "{destination}", "n": 1}}
     found: result.id
   graph: {destination: shop, method: POST, url: "https://shop.example.test/graphql", body: '{"query":"{ order(key: \"{idempotency_key}\") { id } }"}', found: data.order.id}
+  odd: {method: POST, url: "https://x.test/{claim_id}:{step}?a=ref:{reference} AND s:'paid'&b=k:%22{source}%22&c=\"a\"{step}", body: '["it''s", "ref:{payload.a}", "{entity}", "''{account}''", "\"{step}\"-{step}"]', found: "@id"}
 allow_private: ["10.1.2.3/8", 127.0.0.1, "fd00::/8", "::1"]
 `)
 	if err != nil {
@@ -48,16 +53,20 @@ allow_private: ["10.1.2.3/8", 127.0.0.1, "fd00::/8", "::1"]
 		url, body string
 		claims    []config.Claims
 	}{
-		"charge": {url: `https://api.example.test/v1/charges/search?query=metadata%5B%27key%27%5D%3A%27<provider_key in query>!%27+AND+status%3A%27succeeded%27&limit=1`, claims: []config.Claims{{Source: "stripe", Step: "charge"}}},
+		"charge": {url: `https://api.example.test/v1/charges/search?query=metadata%5B%27key%27%5D%3A%27<provider_key in query>'%27+AND+status%3A%27succeeded%27&limit=1`, claims: []config.Claims{{Source: "stripe", Step: "charge"}}},
 		"pesa": {
-			url:    "http://psp.example.test:8080/v1/<source in path>/a<step in path>z/<payload.order.id in path>/.%2Fx/?a%5B%5D=1&flag&ref=<reference in query>-<account in query>",
+			url:    "http://psp.example.test:8080/v1/<source in path>/a<step in path>z/<payload.order.id in path>/.%2Fx/?a%5B%5D=1&flag&ref=<reference in query>!-<account in query>!",
 			claims: []config.Claims{{Step: "pesa"}, {Source: "pesa"}},
 		},
 		"push": {
-			url: "https://psp.example.test/", body: `{"ids": ["<claim_id in body>", "x-<entity in body>"], "for": {"at": "<destination in body>", "n": 1}}` + "\n",
+			url: "https://psp.example.test/", body: `{"ids": ["<claim_id in body>", "x-<entity in body>!"], "for": {"at": "<destination in body>", "n": 1}}` + "\n",
 			claims: []config.Claims{{Step: "push", Destination: "psp"}},
 		},
-		"graph": {url: "https://shop.example.test/graphql", body: `{"query":"{ order(key: \"<idempotency_key in body>!\") { id } }"}`, claims: []config.Claims{{Step: "graph", Destination: "shop"}}},
+		"graph": {url: "https://shop.example.test/graphql", body: `{"query":"{ order(key: \"<idempotency_key in body>'\") { id } }"}`, claims: []config.Claims{{Step: "graph", Destination: "shop"}}},
+		"odd": {
+			url:  "https://x.test/<claim_id in path>:<step in path>?a=ref%3A<reference in query>!+AND+s%3A%27paid%27&b=k%3A%22<source in query>'%22&c=%22a%22<step in query>!",
+			body: `["it's", "ref:<payload.a in body>!", "<entity in body>", "'<account in body>''", "\"<step in body>'\"-<step in body>!"]`, claims: []config.Claims{{Step: "odd"}, {Source: "odd"}},
+		},
 	} {
 		p := f.Probes[name]
 		if got := spelt(p.URL); got != want.url {
@@ -116,6 +125,19 @@ func TestProbesRefused(t *testing.T) {
 		{`url: "https://x.test/{}", found: id`, "no braces"},
 		{`url: "https://x.test/{a b}", found: id`, "no braces"},
 		{`url: "https://x.test/?q=%zz{reference}", found: id`, "no braces"},
+		{`url: "https://x.test/?q=%7Bs3cr3t%7D{reference}", found: id`, "no braces"},
+		{`url: "https://x.test/?%7Bs3cr3t%7D={reference}", found: id`, "placeholders only in"},
+		{`url: "https://x.test/%7Bs3cr3t%7D/{reference}", found: id`, "no braces"},
+		{`url: "https://x.test:99999/{reference}", found: id`, "a port up to 65535"},
+		{`url: "https://x.test:0/{reference}", found: id`, "a port up to 65535"},
+		{`url: "https://x.test/paid", found: id`, "probes.charge.url: must ask about one claim"},
+		{`url: "https://x.test/{source}/{step}?a={account}&d={destination}&e={entity}", found: id`, "must ask about one claim"},
+		{`url: "https://x.test/?q=$provider_key", found: id`, "must ask about one claim"},
+		{`url: "https://x.test/{source}", found: id, method: POST, body: '{"q":"provider_key"}'`, "must ask about one claim"},
+		{`url: "https://x.test/", found: id, method: POST, body: '{"q":"{ provider_key }"}'`, "line 2: probes.charge.body: must have its placeholders as {provider_key}"},
+		{`url: "https://x.test/{claim_id}", found: id, method: POST, body: '{"q":"{payload.s3cr3t }"}'`, "must have its placeholders as"},
+		{`url: "https://x.test/", found: id, method: POST, body: '{"q":["{{provider_key}}"]}'`, "must have its placeholders as"},
+		{`url: "https://x.test/", found: id, method: POST, body: '{"q":"{{ s3cr3t }}"}'`, "must have its placeholders as"},
 		{`url: "https://x.test/a/../{reference}", found: id`, "no segments"},
 		{`url: "https://x.test/%2e%2E/{reference}", found: id`, "no segments"},
 		{`url: "https://x.test/", found: id, method: DELETE`, "line 2: probes.charge.method"},
@@ -129,6 +151,8 @@ func TestProbesRefused(t *testing.T) {
 		{`url: "https://x.test/", found: id, headers: {Authorization: "s3cr3t {account}"}`, "line 2: probes.charge.headers.Authorization: must have placeholders only"},
 		{`url: "https://x.test/", found: id, headers: {Authorization: "s3cr3t\nX: y"}`, "line 2: probes.charge.headers.Authorization"},
 		{`url: "https://x.test/", found: id, headers: {Authorization: [s3cr3t]}`, "line 2: probes.charge.headers.Authorization"},
+		{`url: "https://x.test/", found: id, headers: {Authorization: s3cr3t, authorization: y}`, "probes.charge.headers: must have each name once"},
+		{`url: "https://x.test/", found: id, headers: s3cr3t`, "line 2: probes.charge.headers: "},
 		{`url: "https://x.test/", found: id, headers: {"X s3cr3t": y}`, "probes.charge.headers: must have names"},
 		{`url: "https://x.test/", found: id, headers: {host: y}`, "probes.charge.headers: must have names"},
 		{`url: "https://x.test/", found: "a..s3cr3t"`, "line 2: probes.charge.found"},
@@ -136,18 +160,26 @@ func TestProbesRefused(t *testing.T) {
 		{`url: "https://x.test/", found: id, not_found: [200]`, "line 2: probes.charge.not_found"},
 		{`url: "https://x.test/", found: id, not_found: [404, 503]`, "line 2: probes.charge.not_found"},
 		{`url: "https://x.test/", found: id, not_found: [401]`, "did not look"},
-		{`url: "https://x.test/", found: id, not_found: 404`, "line 2"},
+		{`url: "https://x.test/", found: id, not_found: 404`, "line 2: probes.charge.not_found: "},
+		{`url: "http://n8n:5678/webhook/{reference}", found: id, not_found: [410, 404]`, "probes.charge.not_found: must not list 404 for a webhook"},
+		{`url: "http://x.test/n8n/webhook-test/s3cr3t?id={reference}", found: id, not_found: [404]`, "must not list 404 for a webhook"},
 		{`url: "https://x.test/", found: id, source: "S3cr3t"`, "probes.charge.source"},
 		{`url: "https://x.test/", found: id, step: "-"`, "probes.charge.step"},
 		{`url: "https://x.test/", found: id, destination: "a b"`, "probes.charge.destination"},
 		{`url: "https://x.test/", found: id, urls: s3cr3t`, "line 2"},
-		{`url: "https://x.test/", found: id}` + "\n  other: {step: charge, url: \"https://x.test/\", found: id", "same claims as probes.charge"},
+		{`url: "https://x.test/{reference}", found: id}` + "\n  other: {step: charge, url: \"https://x.test/{reference}\", found: id", "same claims as probes.charge"},
 		{`url: "https://x.test/", found: id}` + "\n  Other: {url: \"https://x.test/\", found: id", "is not a name"},
 		{`url: "https://x.test/", found: id}` + "\nallow_private: {a: \"10.0.0.0/8\"", "line 3"},
 	} {
 		_, err := read(t, "probes:\n  charge: {"+test.text+"}\n")
 		if err == nil || !strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), secret) {
 			t.Errorf("%s: %v", test.text, err)
+		}
+	}
+	for _, found := range []string{"data[0].id", "$.data.id", "data.$.id", "{provider_key}", "data.*.id", "data.s3cr3t[]", "data['id']", `\"data\".id`, "`id`", "/data/0/id", `data\\.id`, "max(id)"} {
+		_, err := read(t, `probes: {charge: {url: "https://x.test/{reference}", found: "`+found+`"}}`)
+		if err == nil || !strings.Contains(err.Error(), "probes.charge.found: must be a dotted path into the answer, such as data.0.id") || strings.Contains(err.Error(), secret) {
+			t.Errorf("%s: %v", found, err)
 		}
 	}
 	for _, network := range []string{"10.0.0.0/33", "10.0.0", "localhost", "::ffff:10.0.0.0/104", "fe80::1%eth0", "", "10.0.0.0/8,127.0.0.1"} {

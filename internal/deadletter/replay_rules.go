@@ -58,11 +58,16 @@ func (r *Replay) Play(l *Letter, now ledger.Instant) (Letter, Entry) {
 	out.void(endedByPerson)
 	out.requeue(now)
 	e := out.entry(kindRequeued, now)
-	e.By, e.Reason = r.AuthorizedBy, r.Reason
-	if r.ApprovedBy != "" {
-		e.By = r.ApprovedBy
-	}
+	e.By, e.Reason = r.By(), r.Reason
 	return out, e
+}
+
+// By is who answers for what is played: who approved it, else who began it.
+func (r *Replay) By() string {
+	if r.ApprovedBy != "" {
+		return r.ApprovedBy
+	}
+	return r.AuthorizedBy
 }
 
 // Release lets a letter go that was not played.
@@ -169,16 +174,30 @@ func (r *Replay) letOn() string {
 	return ""
 }
 
+// Overtaken notes that the sample was settled while the replay was paused: whoever lets it go on approves the rest.
+func (r *Replay) Overtaken(t Tally) {
+	if r.PausedFrom == ReplaySampling && t.SampleWaits+t.SampleActive == 0 {
+		r.PausedFrom = ReplayAwaiting
+	}
+}
+
+// Played is how the letters of a replay fared.
+type Played struct {
+	Resolved int64 `db:"resolved"`
+	Failed   int64 `db:"failed"`
+	Unplayed int64 `db:"unplayed"` // waiting, or let go
+}
+
 // Alert tells people of a replay that waits for them; nil for any other.
-func (r *Replay) Alert(t Tally, now ledger.Instant) *Alert {
+func (r *Replay) Alert(p Played, now ledger.Instant) *Alert {
 	a := &Alert{Group: "replay/" + r.ID + "/" + string(r.Status), Path: "/replays/" + r.ID, At: now}
 	switch r.Status {
 	case ReplayAwaiting:
 		a.Title = "replay: the sample is settled, and the rest waits for approval"
-		a.Text = fmt.Sprintf("%d of its letters ended, %d wait for their turn.\nLook at how the sample went, then approve or cancel it.", t.Settled, t.Waiting)
+		a.Text = fmt.Sprintf("%d letters were resolved, %d failed again, %d wait for their turn.\nLook at how the sample went, then approve or cancel it.", p.Resolved, p.Failed, p.Unplayed)
 	case ReplayStopped:
 		a.Title = "replay: stopped by itself, too much of it fails"
-		a.Text = fmt.Sprintf("%d of the last %d attempts failed. %d letters were not played and stay dead.\nFind the cause, then start another.", t.LastFailed, ReplayWindow, t.Waiting)
+		a.Text = fmt.Sprintf("%d letters were resolved, %d failed again, %d were not played and stay dead.\nFind the cause, then start another.", p.Resolved, p.Failed, p.Unplayed)
 	default:
 		return nil
 	}
@@ -190,8 +209,14 @@ func InReplay(l *Letter) error {
 	return refusal(ledger.InvalidTransition, "the letter waits for its turn in the replay %s: approve or cancel that one", l.ReplayID)
 }
 
-// Outside tells whether a claim has failed in a run that a replay did not start: it has counted more attempts than the
-// letter knows of.
+// Outside tells whether what failed now is a run that the letter's replay did not start: its claim, nil for none, has
+// counted more attempts than the letter knows of.
 func (l *Letter) Outside(c *ledger.Claim) bool {
-	return l.ReplayID != "" && l.Status == Dead && c != nil && attempts(c) > l.AttemptCount
+	switch {
+	case l.ReplayID == "" || l.Status != Dead:
+		return false
+	case c == nil:
+		return l.Play == PlayRequest // its attempts in a replay are told by /fail, not by reports
+	}
+	return attempts(c) > l.AttemptCount
 }

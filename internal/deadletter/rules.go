@@ -149,7 +149,7 @@ func (l *Letter) isAbout(r *Report) bool {
 func (l *Letter) hearAgain(r *Report, f Facts) (Letter, Entry, *Alert) {
 	// A crash says no more than a lease that ended, and our own refusal nothing about the failure.
 	silent := r.OwnCode != "" || r.Crash && !f.Completed || l.wasTold(r, f)
-	waits := l.Status == Dead || l.Status == Queued && l.Reason != ReasonRequeued
+	waits := l.Status == Dead || l.Status == Queued && l.Reason != ReasonRequeued && l.ReplayID == ""
 	// The run was slow, not lost: it completed its event late, and failed behind that.
 	failedAfter := l.Status == Resolved && l.Reason == ReasonCompleted && f.Completed && !r.Crash && !r.AtComplete
 	if silent || !waits && !failedAfter {

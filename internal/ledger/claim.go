@@ -210,6 +210,11 @@ func (c *Claim) effectOver(now Instant) bool {
 // lookLive tells whether a reconciler holds the claim now.
 func (c *Claim) lookLive(now Instant) bool { return c.Status == Unknown && now < c.LookUntil }
 
+// lookDue tells whether a reconciler may be given the claim now.
+func (c *Claim) lookDue(p Policy, now Instant) bool {
+	return c.Status == Unknown && now >= max(c.UnknownSince.Add(p.AskAfter), c.NextLook, c.LookUntil)
+}
+
 // Policy is what a source or destination allows; a destination's values win over a source's.
 type Policy struct {
 	Window        time.Duration // how long the provider remembers a key

@@ -91,6 +91,7 @@ type Verdict struct {
 	Changed    bool  // Claim must be written: inserted when there was no row, else updated
 	Reentrant  bool
 	RetryAfter int64 // whole seconds; 0 where it has no meaning
+	LookDue    bool  // the claim is unknown, and its destination may be asked now
 	// PayloadMatches is nil when there was nothing to compare.
 	PayloadMatches *bool
 }
@@ -135,6 +136,7 @@ func Decide(row *Claim, req *Request, f Facts) (Verdict, error) {
 		v.PayloadMatches = new(true)
 	}
 	v.standing(row, req, f)
+	v.LookDue = v.Claim.lookDue(f.Policy, f.Now)
 	return v, nil
 }
 

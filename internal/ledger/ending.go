@@ -41,6 +41,9 @@ type Ending struct {
 
 	Reference    string
 	LeaseSeconds int64
+
+	AskedAt Instant // when the question of a look was sent; 0: now
+	Unasked bool    // nothing was sent: no question can be made for this claim
 }
 
 // Ended is what an ending does.
@@ -113,7 +116,10 @@ func (out *Ended) complete(row *Claim, e *Ending, now Instant) {
 	older := e.ByToken && e.Token.Grant < row.Grant
 	switch {
 	case !e.ByToken && row.leaseLive(now):
-		out.Err = &Refusal{LeaseLive, "a worker holds this claim: only its lease_token can complete it now", row}
+		out.refuse(e, now, LeaseLive, "a worker holds this claim: only its lease_token can complete it now; this receipt is kept in the history")
+		if row.Kind == Effect && row.EverUnknown {
+			out.Alert = "a receipt came while the action is being tried again: it may happen twice"
+		}
 	case older && (row.Status == Processing && !row.effectOver(now) || row.Status == Completed && row.DoneGrant > e.Token.Grant):
 		out.refuse(e, now, LeaseLost, "a newer attempt is being worked on or has completed: this receipt is kept in the history")
 		if row.Status == Processing || !sameResult(row.ResultID, e.ResultID) {
@@ -127,6 +133,10 @@ func (out *Ended) complete(row *Claim, e *Ending, now Instant) {
 		out.late(e, now, "kept: the claim is stale, a newer version was taken")
 		out.Alert = "a receipt came for a claim that a newer version had replaced"
 		out.Err = transition(row, e)
+	case row.Status == Failed && row.Kind == Effect:
+		out.late(e, now, "believed: the claim was taken for failed, and the action happened all the same")
+		out.Alert = "a receipt came for an action that was taken for failed"
+		out.finish(e, now)
 	default:
 		out.finish(e, now)
 	}
@@ -149,8 +159,11 @@ func (out *Ended) finish(e *Ending, now Instant) {
 	out.move(e, now, Completed)
 }
 
-// CouldNotBeAsked is the reason of such a report in the history.
-const CouldNotBeAsked = "kept: the destination could not be asked"
+// The reasons in the history of looks that told nothing.
+const (
+	CouldNotBeAsked = "kept: the destination could not be asked"
+	NothingToAsk    = "kept: no question can be made for this claim"
+)
 
 func (out *Ended) markUnknown(row *Claim, e *Ending, now Instant) {
 	c := &out.Claim
@@ -170,9 +183,16 @@ func (out *Ended) markUnknown(row *Claim, e *Ending, now Instant) {
 		if row.LookUntil == 0 {
 			return
 		}
-		c.noAnswer(now)
 		out.Write = true
-		if e.Token.Look > 0 {
+		switch {
+		case e.Token.Look == 0:
+			c.noAnswer(now)
+		case e.Unasked:
+			c.lookAgain(now, c.Looks, slowestLook)
+			out.Look = Unasked
+			out.late(e, now, NothingToAsk)
+		default:
+			c.noAnswer(now)
 			out.Look = Unanswered
 			out.late(e, now, CouldNotBeAsked)
 		}
@@ -199,9 +219,11 @@ func (out *Ended) markFailed(row *Claim, e *Ending, p Policy, now Instant) {
 		}
 	case Unknown:
 		switch {
-		case e.Token.Look == 0 || !row.lookLive(now) || !e.NotExecuted:
+		case e.Token.Look == 0 || !row.lookLive(now):
 			out.late(e, now, "kept: only a reconciler that holds the claim can say that nothing happened")
-		case now < row.UnknownSince.Add(p.NotFoundAfter):
+		case !e.NotExecuted:
+			out.late(e, now, "kept: only outcome not_executed says that nothing happened")
+		case e.askedAt(now) < row.UnknownSince.Add(p.NotFoundAfter):
 			c.noAnswer(now)
 			out.Write, out.Look = true, Answered
 			out.late(e, now, "kept: \"not found\" is not believed this early")
@@ -222,6 +244,14 @@ func (out *Ended) markFailed(row *Claim, e *Ending, p Policy, now Instant) {
 	default:
 		out.Err = transition(row, e)
 	}
+}
+
+// askedAt is when a look's question was sent: what happened later its answer does not know.
+func (e *Ending) askedAt(now Instant) Instant {
+	if e.AskedAt == 0 {
+		return now
+	}
+	return min(e.AskedAt, now)
 }
 
 // nothingHappened tells whether an effect under way may be called failed, and so be tried again.
@@ -283,13 +313,19 @@ func (c *Claim) endLook() {
 	c.LookUntil, c.LookOwner, c.Looks, c.NextLook = 0, "", 0, 0
 }
 
+// slowestLook is the longest time between two looks.
+const slowestLook = time.Hour
+
 // noAnswer ends a look that told nothing; the next one comes after 1 min, doubling to 1 h.
 func (c *Claim) noAnswer(now Instant) {
-	wait := time.Hour
+	wait := slowestLook
 	if c.Looks < 6 {
 		wait = time.Minute << c.Looks
 	}
-	looks := c.Looks + 1
+	c.lookAgain(now, c.Looks+1, wait)
+}
+
+func (c *Claim) lookAgain(now Instant, looks int64, wait time.Duration) {
 	c.endLook()
 	c.Looks, c.NextLook = looks, now.Add(wait)
 }

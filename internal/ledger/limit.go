@@ -29,6 +29,7 @@ type Load struct {
 	TurnedAt   Instant  // when the circuit last opened or closed
 	OpenUntil  Instant  // 0: the circuit is closed
 	ProbeUntil Instant  // when the lease of the probe ends; 0: there is none
+	Kept       int64    // permits of the rate that are kept from work, for looks; not stored
 }
 
 // Running is the work that is under way at a destination.
@@ -82,7 +83,7 @@ func (l Limit) Room(d *Load, run Running, wanted int64, now Instant) Room {
 		room.narrow(max(0, l.MaxConcurrency-run.N), min(run.Until.Sub(now), BusyWait), Busy)
 	}
 	if l.Rate.N > 0 {
-		left, wait = l.Rate.room(d.Grants, now)
+		left, wait = Rate{l.Rate.N - d.Kept, l.Rate.Per}.room(d.Grants, now)
 		room.narrow(left, wait, RateUsedUp)
 	}
 	return room

@@ -27,7 +27,11 @@ const (
 	NoLook     LookAnswer = iota
 	Answered              // found or not found
 	Unanswered            // it could not be asked
+	Unasked               // nothing, since it was not asked
 )
+
+// LimitsLooks tells whether a look needs a permit.
+func (l Limit) LimitsLooks() bool { return l.Rate.N > 0 || l.Circuit.Failures > 0 }
 
 // Look takes a permit for a look, if there is one. A look is a request but no attempt: it uses the rate and waits
 // while the circuit is open, but holds no place, and neither probes the circuit nor feeds it.

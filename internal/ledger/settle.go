@@ -106,7 +106,7 @@ func TakeLook(row *Claim, r *LookRequest, p Policy, now Instant) (out Ended, ok 
 	if c.lookLive(now) {
 		return out, r.Owner != "" && c.LookOwner == LookOwner(r)
 	}
-	if c.Status != Unknown || now < c.UnknownSince.Add(p.AskAfter) || now < c.NextLook {
+	if !c.lookDue(p, now) {
 		return out, false
 	}
 	c.Look++

@@ -106,7 +106,9 @@ func (m *model) complete(r *record, q endCall, t token, byToken bool) answer {
 	older := byToken && t.grant < r.grants
 	switch {
 	case !byToken && m.live(r):
-		return m.refuse(r, leaseLive)
+		a := m.refuse(r, leaseLive)
+		a.alerted = r.kind == effect && r.everUnknown // it is being tried again, and had happened
+		return m.keep(r, a)
 	case older && r.state == processing, older && r.state == completed && r.doneBy > t.grant:
 		a := m.refuse(r, leaseLost)
 		a.alerted = r.state == processing || !same
@@ -122,6 +124,7 @@ func (m *model) complete(r *record, q endCall, t token, byToken bool) answer {
 		a.alerted = true
 		return m.keep(r, a)
 	}
+	flips := r.state == failed && r.kind == effect // what nobody must overlook: it had been taken for failed
 	r.resultID, r.completedAt, r.doneBy = q.resultID, m.now, 0
 	if byToken {
 		r.doneBy = t.grant
@@ -129,7 +132,11 @@ func (m *model) complete(r *record, q endCall, t token, byToken bool) answer {
 	r.endLook()
 	m.move(r, completed)
 	m.keepNewest(r)
-	return m.ended(r, true)
+	a := m.ended(r, true)
+	if a.alerted = flips; flips {
+		return m.keep(r, a)
+	}
+	return a
 }
 
 func (m *model) markUnknown(r *record, t token) answer {

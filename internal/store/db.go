@@ -11,11 +11,13 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/jmoiron/sqlx"
 
+	"holdfast/internal/deadletter"
 	"holdfast/internal/ledger"
 )
 
@@ -59,17 +61,19 @@ type Store struct {
 	prepared atomic.Pointer[map[string]*sqlx.Stmt]
 	recent   *recent
 	alerts   *alerting
+	turns    *turns
 
 	claims  *lane[*ledger.Request, ledger.Verdict]
 	endings *lane[*ledger.Ending, ledger.Ended]
 	places  map[string]*lane[*ledger.Request, ledger.Verdict] // of destinations with limits
+	lasts   sync.Map                                          // *last of each transaction
 	crowd   chan struct{}                                     // one for each transaction that may wait for a lock
 }
 
 // Open connects to url (`sqlite://PATH` or `postgres://…`), without creating or checking the schema: see
 // Migrate. Errors never contain the password.
 func Open(ctx context.Context, url string, o Options) (*Store, error) {
-	s := &Store{log: o.Log, observe: o.Observer, policy: o.Policies, limits: o.Limits, recent: newRecent(), alerts: newAlerting(o.Alerts), jitter: rand.Float64, fetches: o.FetchesInputs}
+	s := &Store{log: o.Log, observe: o.Observer, policy: o.Policies, limits: o.Limits, recent: newRecent(), alerts: newAlerting(o.Alerts), turns: newTurns(), jitter: rand.Float64, fetches: o.FetchesInputs}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -140,7 +144,13 @@ func (s *Store) inTx(ctx context.Context, fn func(tx *sqlx.Tx) error) error {
 	if err != nil {
 		return err
 	}
-	if err := fn(tx); err != nil {
+	end := &last{letters: map[string]deadletter.Letter{}}
+	s.lasts.Store(tx, end)
+	defer s.lasts.Delete(tx)
+	if err = fn(tx); err == nil {
+		err = s.finish(ctx, tx, end)
+	}
+	if err != nil {
 		return errors.Join(err, ignoreDone(tx.Rollback()))
 	}
 	if err := tx.Commit(); err != nil {

@@ -48,6 +48,7 @@ func (s *Store) lockPlace(ctx context.Context, tx *sqlx.Tx, name string) (*place
 		}
 	}
 	p.now = s.clock.now()
+	p.load.Kept = s.turns.kept(name, p.now)
 	p.changed = p.limit.Settle(&p.load, p.now)
 	return p, err
 }
@@ -55,6 +56,7 @@ func (s *Store) lockPlace(ctx context.Context, tx *sqlx.Tx, name string) (*place
 // seePlace reads the same without the lock.
 func (s *Store) seePlace(ctx context.Context, q querier, name string) (*place, error) {
 	p := &place{name: name, limit: s.limits[name], now: s.clock.now()}
+	p.load.Kept = s.turns.kept(name, p.now)
 	err := s.readPlace(ctx, q, p, "")
 	if errors.Is(err, sql.ErrNoRows) {
 		err = nil

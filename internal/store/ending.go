@@ -119,7 +119,7 @@ func (s *Store) end(w *work, e *ledger.Ending, now ledger.Instant) (ledger.Ended
 }
 
 func (w *work) note(e *ledger.Ending, out *ledger.Ended) {
-	w.hearLook(out)
+	w.hearLook(e, out)
 	if out.Late == nil {
 		return
 	}

@@ -149,18 +149,15 @@ func (s *Store) writeLetter(ctx context.Context, tx *sqlx.Tx, ch *letterChange) 
 	if err := insertLetterEntry(ctx, tx, &ch.letter, &ch.entry); err != nil {
 		return err
 	}
-	if err := s.tellReplay(ctx, tx, ch); err != nil {
-		return err
-	}
+	s.tellReplay(tx, ch)
 	return s.raise(ctx, tx, ch.alert)
 }
 
-// tellReplay comes after the letter and before alerts, since all take their locks so.
-func (s *Store) tellReplay(ctx context.Context, tx *sqlx.Tx, ch *letterChange) error {
-	if ch.inReplay {
-		return nil
+// tellReplay lets the letter's replay know of it at the end of the transaction.
+func (s *Store) tellReplay(tx *sqlx.Tx, ch *letterChange) {
+	if end := s.lastOf(tx); !ch.inReplay && end != nil {
+		end.letters[ch.letter.ID] = ch.letter
 	}
-	return s.replayed(ctx, tx, &ch.letter)
 }
 
 // insertLetterEntry gives the entry the letter's revision as its place: it grows with each write.
@@ -185,14 +182,10 @@ func (s *Store) writeLetters(ctx context.Context, tx *sqlx.Tx, changes []letterC
 		return nil
 	}
 	u, e := arrays{}, arrays{}
-	var alerts []*deadletter.Alert
 	for i := range changes {
 		ch := &changes[i]
 		ch.letter.Rev = ch.base + 1
 		ch.entry.LetterID, ch.entry.N = ch.letter.ID, ch.letter.Rev
-		if ch.alert != nil {
-			alerts = append(alerts, ch.alert)
-		}
 	}
 	addTo(&u, changes, "id", func(ch *letterChange) any { return &ch.letter.ID })
 	addTo(&u, changes, "base", func(ch *letterChange) any { return &ch.base })
@@ -218,13 +211,8 @@ func (s *Store) writeLetters(ctx context.Context, tx *sqlx.Tx, changes []letterC
 		return err
 	}
 	for i := range changes {
-		if err := s.tellReplay(ctx, tx, &changes[i]); err != nil {
-			return err
-		}
-	}
-	slices.SortFunc(alerts, func(a, b *deadletter.Alert) int { return strings.Compare(a.Group, b.Group) }) // as all take their locks
-	for _, a := range alerts {
-		if err := s.raise(ctx, tx, a); err != nil {
+		s.tellReplay(tx, &changes[i])
+		if err := s.raise(ctx, tx, changes[i].alert); err != nil {
 			return err
 		}
 	}

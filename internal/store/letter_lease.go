@@ -258,6 +258,13 @@ func (s *Store) EndLetter(ctx context.Context, id string, e *deadletter.Ending) 
 		}
 		return nil
 	})
+	if err == nil && out.Write && out.Letter.ReplayID != "" && out.Letter.Status == deadletter.Queued {
+		// Its replay may have ended meanwhile, and let it go.
+		var l *deadletter.Letter
+		if l, err = readLetter(ctx, s.read, leanLetter, "l.id = ?", id); err == nil && l != nil {
+			out.Letter = *l
+		}
+	}
 	return out, s.translate(err)
 }
 

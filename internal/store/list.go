@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -52,6 +53,8 @@ type filter struct {
 func (f *filter) add(condition string, args ...any) {
 	f.where, f.args = append(f.where, condition), append(f.args, args...)
 }
+
+func (f *filter) copied() *filter { return &filter{slices.Clone(f.where), slices.Clone(f.args)} }
 
 func (f *filter) text(column, value string) {
 	if value != "" {

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jmoiron/sqlx"
 
@@ -13,12 +14,12 @@ import (
 
 // LeaseUnknown is part of ledger.Store. An owner that asks again gets what it has not reported yet.
 func (s *Store) LeaseUnknown(ctx context.Context, r *ledger.LookRequest) ([]ledger.Claim, error) {
-	ctx, cancel := detached(ctx)
-	defer cancel()
 	taken, err := s.leaseLooks(ctx, r)
 	if err != nil {
 		return nil, s.translate(err)
 	}
+	ctx, cancel := detached(ctx) // anew: what is leased is handed out, however long that took
+	defer cancel()
 	for i := range taken {
 		c := &taken[i]
 		if err := s.read.GetContext(ctx, &c.Payload, s.read.Rebind(`select payload from claims where id = ?`), c.ID); err != nil {
@@ -32,6 +33,8 @@ func (s *Store) LeaseUnknown(ctx context.Context, r *ledger.LookRequest) ([]ledg
 }
 
 func (s *Store) leaseLooks(ctx context.Context, r *ledger.LookRequest) (taken []ledger.Claim, err error) {
+	ctx, cancel := detached(ctx)
+	defer cancel()
 	if !r.Probe { // the sidecar itself sweeps
 		if _, err := s.expireEffects(ctx, r.CallerKey); err != nil {
 			return nil, err
@@ -42,14 +45,14 @@ func (s *Store) leaseLooks(ctx context.Context, r *ledger.LookRequest) (taken []
 		return nil, err
 	}
 	if r.Owner != "" {
-		held := filter{where: slices.Clone(f.where), args: slices.Clone(f.args)}
+		held := f.copied()
 		held.add("c.look_owner = ?", ledger.LookOwner(r))
 		held.add("c.look_until > ?", int64(s.clock.now()))
 		rows, err := selectClaims(ctx, s.write, lean, leanSelect+held.sql("order by c.unknown_since, c.id", int(r.Limit)-1), held.args...)
 		if err != nil {
 			return nil, err
 		}
-		if taken, err = s.takeOf(ctx, r, rows, len(rows)); len(taken) > 0 || err != nil {
+		if taken, _, err = s.takeOf(ctx, r, rows, len(rows)); len(taken) > 0 || err != nil {
 			return taken, err
 		}
 	}
@@ -77,14 +80,20 @@ func (s *Store) lookable(ctx context.Context, r *ledger.LookRequest) (*filter, e
 		return f, nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.limits)) {
-		if l := s.limits[name]; l.Rate.N == 0 && l.Circuit.Failures == 0 {
+		if !s.limits[name].LimitsLooks() {
 			continue
 		}
 		p, err := s.seePlace(ctx, s.read, name)
-		if err != nil {
+		switch {
+		case err != nil:
 			return nil, err
-		}
-		if !p.limit.Look(&p.load, p.now) {
+		case p.limit.Look(&p.load, p.now):
+		case name == r.Of.Destination:
+			return nil, s.keepTurn(ctx, f, p)
+		default:
+			if err := s.keepTurn(ctx, f, p); err != nil {
+				return nil, err
+			}
 			f.add("c.destination <> ?", name)
 		}
 	}
@@ -100,40 +109,79 @@ func without(f *filter, m ledger.Match) {
 	f.add("not ("+strings.Join(these.where, " and ")+")", these.args...)
 }
 
-// takeLooks walks the unknown claims, oldest first, until it holds as many as were asked for.
-func (s *Store) takeLooks(ctx context.Context, r *ledger.LookRequest, f *filter) (taken []ledger.Claim, err error) {
-	now := int64(s.clock.now())
-	f.add("c.next_look <= ?", now)
-	f.add("c.look_until <= ?", now)
-	f.add("(c.unknown_since, c.id) > (?, ?)", int64(0), "")
-	after := f.args[len(f.args)-2:]
-	for {
-		rows, err := selectClaims(ctx, s.write, lean, leanSelect+f.sql("order by c.unknown_since, c.id", page-1), f.args...)
-		if err != nil {
-			return nil, err
+// askAfter adds that claims are old enough to be asked about, in SQL: young ones may be very many.
+func (s *Store) askAfter(f *filter, now ledger.Instant) {
+	f.add("c.next_look <= ?", int64(now))
+	f.add("c.look_until <= ?", int64(now))
+	s.past(f, now, func(p ledger.Policy) time.Duration { return p.AskAfter }, "c.unknown_since")
+}
+
+// past adds that some columns lie back at least as long as the policy of their claim says.
+func (s *Store) past(f *filter, now ledger.Instant, wait func(ledger.Policy) time.Duration, columns ...string) {
+	before := func(p ledger.Policy) int64 { return int64(now.Add(-wait(p))) }
+	others := before(s.policy.For("", ""))
+	newest, cases, args := others, "", []any{}
+	for _, of := range []struct {
+		column string
+		rules  map[string]ledger.Policy
+	}{{"c.destination", s.policy.Destinations}, {"c.source", s.policy.Sources}} { // as Policies.For
+		for _, name := range slices.Sorted(maps.Keys(of.rules)) {
+			at := before(of.rules[name])
+			cases += " when " + of.column + " = ? then cast(? as bigint)"
+			newest, args = max(newest, at), append(args, name, at)
 		}
-		got, err := s.takeOf(ctx, r, rows, int(r.Limit)-len(taken))
-		if taken = append(taken, got...); err != nil || len(taken) >= int(r.Limit) || len(rows) < page {
+	}
+	for _, column := range columns {
+		f.add(column+" <= ?", newest) // an index knows this one
+		if cases != "" {
+			f.add(column+" <= case"+cases+" else cast(? as bigint) end", append(slices.Clone(args), others)...)
+		}
+	}
+}
+
+// takeLooks walks the unknown claims, oldest first, until it holds as many as were asked for. A destination that has
+// no permit left is left out from then on.
+func (s *Store) takeLooks(ctx context.Context, r *ledger.LookRequest, f *filter) (taken []ledger.Claim, err error) {
+	s.askAfter(f, s.clock.now())
+	var last ledger.Claim
+	for {
+		next := f.copied()
+		next.add("(c.unknown_since, c.id) > (?, ?)", int64(last.UnknownSince), last.ID)
+		rows, err := selectClaims(ctx, s.read, lean, leanSelect+next.sql("order by c.unknown_since, c.id", page-1), next.args...)
+		var got []ledger.Claim
+		var full map[string]bool
+		if err == nil {
+			got, full, err = s.takeOf(ctx, r, rows, int(r.Limit)-len(taken))
+		}
+		if taken = append(taken, got...); err != nil && len(taken) > 0 {
+			s.log.Warn("not all unknown claims could be looked through", "cause", err)
+			return taken, nil
+		}
+		if err != nil || len(taken) >= int(r.Limit) || len(rows) < page || full[r.Of.Destination] {
 			return taken, err
 		}
-		last := rows[len(rows)-1]
-		after[0], after[1] = int64(last.UnknownSince), last.ID
+		for name := range full {
+			f.add("c.destination <> ?", name)
+		}
+		last = rows[len(rows)-1]
 	}
 }
 
-// takeOf leases up to limit of rows; one that another reconciler took meanwhile is left to it.
-func (s *Store) takeOf(ctx context.Context, r *ledger.LookRequest, rows []ledger.Claim, limit int) (taken []ledger.Claim, err error) {
+// takeOf leases up to limit of rows; one that another reconciler took meanwhile is left to it. full are the
+// destinations that had no permit left.
+func (s *Store) takeOf(ctx context.Context, r *ledger.LookRequest, rows []ledger.Claim, limit int) (taken []ledger.Claim, full map[string]bool, err error) {
 	if len(rows) == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
 	err = s.retried(ctx, func(tx *sqlx.Tx) (err error) {
-		taken, err = s.takeSome(ctx, tx, r, slices.Clone(rows), limit)
+		full = map[string]bool{}
+		taken, err = s.takeSome(ctx, tx, r, slices.Clone(rows), limit, full)
 		return err
 	})
-	return taken, err
+	return taken, full, err
 }
 
-func (s *Store) takeSome(ctx context.Context, tx *sqlx.Tx, r *ledger.LookRequest, rows []ledger.Claim, limit int) (taken []ledger.Claim, err error) {
+func (s *Store) takeSome(ctx context.Context, tx *sqlx.Tx, r *ledger.LookRequest, rows []ledger.Claim, limit int, full map[string]bool) (taken []ledger.Claim, err error) {
 	places, err := s.lockLooked(ctx, tx, r, rows)
 	if err != nil {
 		return nil, err
@@ -148,9 +196,11 @@ func (s *Store) takeSome(ctx context.Context, tx *sqlx.Tx, r *ledger.LookRequest
 		out, ok := ledger.TakeLook(&rows[i], r, s.policyOf(&rows[i]), now)
 		if p := places[rows[i].Destination]; ok && p != nil {
 			if !p.limit.Look(&p.load, p.now) {
+				full[p.name] = true
 				continue
 			}
 			p.changed = true
+			s.turns.took(p)
 		}
 		if ok {
 			ids = append(ids, rows[i].ID)
@@ -180,7 +230,7 @@ func (s *Store) takeSome(ctx context.Context, tx *sqlx.Tx, r *ledger.LookRequest
 func (s *Store) lockLooked(ctx context.Context, tx *sqlx.Tx, r *ledger.LookRequest, rows []ledger.Claim) (map[string]*place, error) {
 	places := map[string]*place{}
 	for i := range rows {
-		if name := rows[i].Destination; r.Probe && s.limited(name) {
+		if name := rows[i].Destination; r.Probe && s.limits[name].LimitsLooks() {
 			places[name] = nil
 		}
 	}

@@ -20,8 +20,10 @@ const (
 	alertQuiet   = 2 * time.Second  // without another alert of the group, and the message is due
 	alertGather  = 30 * time.Second // and after this in any case
 	alertSpacing = 5 * time.Minute
-	// reviewSpacing is for rows that come before a person one by one while their destination cannot be reached.
-	reviewSpacing = 6 * time.Hour
+	// reviewSpacing is for rows that come before a person one by one, as their windows end.
+	reviewSpacing = 30 * time.Minute
+	// outageSpacing is for a destination that stays away.
+	outageSpacing = 6 * time.Hour
 )
 
 // logTarget takes the alerts where no other target is configured.
@@ -33,10 +35,10 @@ type raised struct {
 	count   int64         // how many it stands for
 	spacing time.Duration // between two messages of its group
 	daily   bool          // only if the group was silent for a day
+	calm    bool          // no alert: what the group tells of is over
 }
 
-// raise puts an alert into the outbox, in the transaction of what it tells of; nil is none. Equal groups are one row
-// that stays locked until the transaction ends: raise last.
+// raise puts an alert into the outbox, in the transaction of what it tells of; nil is none.
 func (s *Store) raise(ctx context.Context, q querier, a *deadletter.Alert) error {
 	if a == nil {
 		return nil
@@ -67,12 +69,27 @@ const raiseAlert = `insert into outbox (target, grp, unsent, title, body, path, 
 			when outbox.unsent > 0 and outbox.due_by < excluded.due_at then outbox.due_by else excluded.due_at end,
 		due_by = case when outbox.unsent > 0 or outbox.due_by >= excluded.due_by then outbox.due_by else excluded.due_by end`
 
-// raiseAll raises alerts in the order of their groups, so that two transactions seldom wait for each other.
+// raiseAll raises alerts. Equal groups are one row that stays locked until the transaction ends: they are written last.
 func (s *Store) raiseAll(ctx context.Context, q querier, alerts []raised) error {
+	if end := s.lastOf(q); end != nil {
+		end.alerts = append(end.alerts, alerts...)
+		return nil
+	}
+	return s.writeAlerts(ctx, q, alerts)
+}
+
+// writeAlerts writes alerts in the order of their groups.
+func (s *Store) writeAlerts(ctx context.Context, q querier, alerts []raised) error {
 	alerts = gathered(alerts)
 	now := s.clock.now()
 	for i := range alerts {
 		a := &alerts[i]
+		if a.calm {
+			if err := s.calm(ctx, q, a.Group); err != nil {
+				return err
+			}
+			continue
+		}
 		unlessSince := int64(math.MaxInt64)
 		if a.daily {
 			unlessSince = int64(now.Add(-24 * time.Hour))
@@ -94,7 +111,7 @@ func gathered(alerts []raised) (out []raised) {
 	alerts = slices.Clone(alerts)
 	slices.SortStableFunc(alerts, func(a, b raised) int { return cmp.Compare(a.Group, b.Group) })
 	for _, a := range alerts {
-		if n := len(out); n > 0 && out[n-1].Group == a.Group {
+		if n := len(out); n > 0 && out[n-1].Group == a.Group && out[n-1].calm == a.calm {
 			out[n-1].count += a.count
 			continue
 		}
@@ -156,7 +173,9 @@ func (s *Store) LeaseAlert(ctx context.Context, target string) (m deadletter.Out
 	if err != nil || len(rows) == 0 {
 		return m, false, s.translate(err)
 	}
-	return rows[0].message(), true, nil
+	m = rows[0].message()
+	s.countOutage(ctx, &m)
+	return m, true, nil
 }
 
 // skipLocked passes over what another replica is taking right now; SQLite has one writer.

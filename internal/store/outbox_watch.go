@@ -21,8 +21,6 @@ type AlertOptions struct {
 	Targets []string
 	// Silence is, by source, how long it may be without a new claim.
 	Silence map[string]time.Duration
-	// Probed are the unknown claims that the sidecar itself asks about.
-	Probed []ledger.Match
 }
 
 // alerting is what a Store remembers for its alerts.
@@ -31,12 +29,12 @@ type alerting struct {
 	silence map[string]time.Duration
 	heard   map[string]*atomic.Int64 // by source of silence: the newest claim that this process has met
 	slow    atomic.Int64             // when the slower part of the watch is due
-	probed  []ledger.Match
-	looked  sync.Map // by source: when this process last noted that somebody asks about its unknown claims
+	looked  sync.Map                 // by mark: when this process last noted that somebody asks about such claims
+	asking  attention
 }
 
 func newAlerting(o AlertOptions) *alerting {
-	a := &alerting{targets: slices.Sorted(slices.Values(o.Targets)), silence: o.Silence, heard: map[string]*atomic.Int64{}, probed: o.Probed}
+	a := &alerting{targets: slices.Sorted(slices.Values(o.Targets)), silence: o.Silence, heard: map[string]*atomic.Int64{}, asking: attention{stood: map[string]ledger.Instant{}}}
 	if len(a.targets) == 0 {
 		a.targets = []string{logTarget}
 	}

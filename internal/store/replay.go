@@ -13,7 +13,7 @@ import (
 
 // candidates finds the letters that a replay would take, oldest first, and tells of each why it is held. They stay as
 // they are until the transaction ends.
-func (s *Store) candidates(ctx context.Context, tx *sqlx.Tx, r *deadletter.ReplayRequest, lock string) (letters []deadletter.Letter, held map[string]string, err error) {
+func (s *Store) candidates(ctx context.Context, q querier, r *deadletter.ReplayRequest, lock string) (letters []deadletter.Letter, held map[string]string, err error) {
 	sel := &r.Selector
 	var f filter
 	f.text("l.status", string(sel.Status))
@@ -32,33 +32,36 @@ func (s *Store) candidates(ctx context.Context, tx *sqlx.Tx, r *deadletter.Repla
 	// An error workflow that failed itself is never run again; one letter is in one open replay.
 	f.add("l.reason <> ? and l.identity not like 'handler:%'", deadletter.ReasonHandlerFailed)
 	f.add("(l.replay_id = '' or not exists (select 1 from replays r where r.id = l.replay_id and r.ended_at = 0))")
-	letters, err = selectRows(ctx, tx, leanLetter, leanLetters+f.sql("order by l.id", int(r.Limit)-1)+lock, f.args...)
+	letters, err = selectRows(ctx, q, leanLetter, leanLetters+f.sql("order by l.id", int(r.Limit)-1)+lock, f.args...)
 	if err != nil {
 		return nil, nil, err
 	}
-	if letters, err = s.unclaimed(ctx, tx, letters); err != nil {
+	if err := s.unclaimed(ctx, q, letters); err != nil {
 		return nil, nil, err
 	}
-	held, err = s.heldBack(ctx, tx, idsOf(letters))
+	held, err = s.heldBack(ctx, q, idsOf(letters))
 	return letters, held, err
 }
 
-// unclaimed leaves out letters that another replay took while this one waited for their locks: what the lock waited for
-// was not to be seen when the query began.
-func (s *Store) unclaimed(ctx context.Context, tx *sqlx.Tx, letters []deadletter.Letter) ([]deadletter.Letter, error) {
-	open := map[string]bool{}
+// unclaimed looks again whether another replay took letters while this one waited for their locks: what the lock waited
+// for was not to be seen when the query began. The choice is then made anew.
+func (s *Store) unclaimed(ctx context.Context, q querier, letters []deadletter.Letter) error {
+	seen := map[string]bool{}
 	for i := range letters {
 		id := letters[i].ReplayID
-		if _, known := open[id]; id == "" || known {
+		if id == "" || seen[id] {
 			continue
 		}
-		var n int
-		if err := tx.GetContext(ctx, &n, tx.Rebind(`select count(*) from replays where id = ? and ended_at = 0`), id); err != nil {
-			return nil, err
+		seen[id] = true
+		var open int
+		if err := sqlx.GetContext(ctx, q, &open, q.Rebind(`select count(*) from replays where id = ? and ended_at = 0`), id); err != nil {
+			return err
 		}
-		open[id] = n > 0
+		if open > 0 {
+			return errMoved
+		}
 	}
-	return slices.DeleteFunc(letters, func(l deadletter.Letter) bool { return open[l.ReplayID] }), nil
+	return nil
 }
 
 func idsOf(letters []deadletter.Letter) []string {
@@ -71,14 +74,14 @@ func idsOf(letters []deadletter.Letter) []string {
 
 // heldBack tells which letters a replay leaves alone, and why: nobody knows how an effect of theirs ended, their event
 // is completed, or a newer version of its entity is. Effects may have keys of their own: they are found by the execution.
-func (s *Store) heldBack(ctx context.Context, tx *sqlx.Tx, ids []string) (map[string]string, error) {
+func (s *Store) heldBack(ctx context.Context, db querier, ids []string) (map[string]string, error) {
 	const undecided = `(c.status in ('unknown', 'review') or c.status = 'processing' and c.kind = 'effect' and c.lease_until <= ?)`
 	const ofKey = `from claims c where c.source = l.source and c.account = l.account and c.idempotency_key = l.idempotency_key and c.source <> ''`
 	const query = `select l.id as letter_id, case
 		when exists (select 1 ` + ofKey + ` and ` + undecided + `)
 			or exists (select 1 from claims c where c.execution_id = l.execution_id and c.execution_id <> '' and c.workflow_id = l.workflow_id and c.kind = 'effect' and ` + undecided + `)
 			then 'unknown'
-		when exists (select 1 ` + ofKey + ` and c.kind = 'event' and c.status = 'completed' and (c.id = l.claim_id or c.step = '' and l.step <> '')) then 'completed'
+		when exists (select 1 ` + ofKey + ` and c.kind = 'event' and c.status = 'completed' and (c.id = l.claim_id or c.step = '' and (l.step <> '' or l.claim_id = ''))) then 'completed'
 		when exists (select 1 ` + ofKey + ` and (c.status = 'stale' or exists (select 1 from entities e where e.source = c.source and e.account = c.account
 			and e.entity = c.entity and c.entity <> '' and (c.version_kind = 1 and e.done_integer > c.version_rank or c.version_kind = 2 and e.done_time > c.version_rank))))
 			then 'superseded'
@@ -91,7 +94,7 @@ func (s *Store) heldBack(ctx context.Context, tx *sqlx.Tx, ids []string) (map[st
 			return nil, err
 		}
 		var rows []memberRow
-		if err := tx.SelectContext(ctx, &rows, tx.Rebind(q), args...); err != nil {
+		if err := sqlx.SelectContext(ctx, db, &rows, db.Rebind(q), args...); err != nil {
 			return nil, err
 		}
 		for _, row := range rows {
@@ -119,12 +122,9 @@ func countHeld(held map[string]string) (h deadletter.Held) {
 func (s *Store) ForecastReplay(ctx context.Context, r *deadletter.ReplayRequest) (f deadletter.Forecast, err error) {
 	ctx, cancel := detached(ctx)
 	defer cancel()
-	err = s.inTx(ctx, func(tx *sqlx.Tx) error {
-		letters, held, err := s.candidates(ctx, tx, r, "")
-		f.Matched, f.Held = int64(len(letters)), countHeld(held)
-		f.WouldRun = f.Matched - f.Held.Total()
-		return err
-	})
+	letters, held, err := s.candidates(ctx, s.read, r, "")
+	f.Matched, f.Held = int64(len(letters)), countHeld(held)
+	f.WouldRun = f.Matched - f.Held.Total()
 	return f, s.translate(err)
 }
 
@@ -218,6 +218,13 @@ func (s *Store) MoveReplay(ctx context.Context, id string, m *deadletter.ReplayM
 		}
 		if locked == nil {
 			return ledger.ErrNotFound
+		}
+		if m.Verb == deadletter.Approve {
+			t, err := s.tally(ctx, tx, id)
+			if err != nil {
+				return err
+			}
+			locked.Overtaken(t)
 		}
 		now := s.clock.now()
 		changed, err = locked.Move(m, now)

@@ -122,8 +122,3 @@ func (s *Store) insertMembers(ctx context.Context, tx *sqlx.Tx, replayID string,
 	}
 	return nil
 }
-
-func setMember(ctx context.Context, tx *sqlx.Tx, replayID, letterID string, to deadletter.ReplayLetterState, held string) error {
-	_, err := tx.ExecContext(ctx, tx.Rebind(`update replay_letters set state = ?, held = ? where replay_id = ? and letter_id = ?`), string(to), held, replayID, letterID)
-	return err
-}

@@ -10,27 +10,33 @@ import (
 // countReplay reads where the letters of a replay stand.
 func (s *Store) countReplay(ctx context.Context, rep *deadletter.Replay) error {
 	var rows []struct {
-		State  deadletter.ReplayLetterState `db:"state"`
-		Leased bool                         `db:"leased"`
-		N      int64                        `db:"n"`
+		State deadletter.ReplayLetterState `db:"state"`
+		N     int64                        `db:"n"`
 	}
-	err := s.read.SelectContext(ctx, &rows, s.read.Rebind(`select state, leased, count(*) as n from (select m.state, m.state = 'active' and exists
-		(select 1 from letters l where l.id = m.letter_id and l.status = 'replaying') as leased from replay_letters m where m.replay_id = ?) as t group by state, leased`), rep.ID)
-	rep.Counts = deadletter.ReplayCounts{}
+	c := deadletter.ReplayCounts{}
+	err := firstOf(
+		func() error {
+			return s.read.SelectContext(ctx, &rows, s.read.Rebind(`select state, count(*) as n from replay_letters where replay_id = ? group by state`), rep.ID)
+		},
+		func() error {
+			return s.read.GetContext(ctx, &c.Replaying, s.read.Rebind(`select count(*) from replay_letters m join letters l on l.id = m.letter_id
+				where m.replay_id = ? and m.state = 'active' and l.status || '' = 'replaying'`), rep.ID)
+		},
+	)
 	for _, r := range rows {
-		switch {
-		case r.Leased:
-			rep.Counts.Replaying += r.N
-		case r.State == deadletter.MemberActive:
-			rep.Counts.Queued += r.N
-		case r.State == deadletter.MemberWaiting:
-			rep.Counts.Waiting += r.N
-		case r.State == deadletter.MemberResolved:
-			rep.Counts.Resolved += r.N
+		switch r.State {
+		case deadletter.MemberActive:
+			c.Replaying = min(c.Replaying, r.N) // one may have been leased between the two
+			c.Queued = r.N - c.Replaying
+		case deadletter.MemberWaiting:
+			c.Waiting = r.N
+		case deadletter.MemberResolved:
+			c.Resolved = r.N
 		default:
-			rep.Counts.Dead += r.N
+			c.Dead += r.N
 		}
 	}
+	rep.Counts = c
 	return err
 }
 

@@ -100,14 +100,12 @@ type work struct {
 	notes   map[string][]ledger.HistoryEntry // reports that moved nothing, by claim
 	looked  map[string]bool                  // claims that a reconciler has settled
 	alerts  []claimAlert
-	// answered are the claims of which their destination said something, by where they were sent.
-	answered map[string]asked
 }
 
 func newWork(rows []ledger.Claim) *work {
 	w := &work{
 		rows: make(map[string]*ledger.Claim, len(rows)), keys: make(map[ledger.Key]*ledger.Claim, len(rows)),
-		changes: map[string]*change{}, notes: map[string][]ledger.HistoryEntry{}, looked: map[string]bool{}, answered: map[string]asked{},
+		changes: map[string]*change{}, notes: map[string][]ledger.HistoryEntry{}, looked: map[string]bool{},
 	}
 	for i := range rows {
 		w.rows[rows[i].ID], w.keys[rows[i].Key] = &rows[i], &rows[i]
@@ -156,7 +154,7 @@ func (s *Store) apply(ctx context.Context, w *work) (stood func(id string) bool,
 	}
 	var written map[string]bool
 	letters := w.lettersOf()
-	if len(w.inserts)+len(w.notes)+len(w.alerts)+len(w.answered)+len(letters) == 0 && s.dialect.name == postgres.name {
+	if len(w.inserts)+len(w.notes)+len(w.alerts)+len(letters) == 0 && s.dialect.name == postgres.name {
 		err = s.once(ctx, func(q querier) (err error) {
 			written, err = s.update(ctx, q, w.list())
 			return err

@@ -17,7 +17,6 @@ type claimAlert struct {
 	claimID string
 	entry   string        // of the history, for a report that was kept: told once however often it is sent
 	status  ledger.Status // for a claim that moved: if it is still there when it is written
-	outage  *asked        // for a destination that could not be asked: its text counts what waits
 }
 
 // alertReport notes what a report says that a person must know.
@@ -86,27 +85,13 @@ func (s *Store) freshAlerts(ctx context.Context, tx *sqlx.Tx, alerts []claimAler
 // raiseClaims raises what was written.
 func (s *Store) raiseClaims(ctx context.Context, tx *sqlx.Tx, w *work, alerts []claimAlert, written map[string]bool) error {
 	var out []raised
-	texts := map[asked]string{}
 	for i := range alerts {
 		a := &alerts[i]
 		ch, changed := w.changes[a.claimID]
 		if changed && !written[a.claimID] || a.status != "" && (!changed || ch.claim.Status != a.status) {
 			continue // decided anew, or moved on
 		}
-		if a.outage != nil {
-			if texts[*a.outage] == "" {
-				text, err := s.outageText(ctx, tx, *a.outage)
-				if err != nil {
-					return err
-				}
-				texts[*a.outage] = text
-			}
-			a.Text = texts[*a.outage]
-		}
 		out = append(out, a.raised)
 	}
-	if err := s.raiseAll(ctx, tx, out); err != nil {
-		return err
-	}
-	return s.calm(ctx, tx, w, written)
+	return s.raiseAll(ctx, tx, out)
 }

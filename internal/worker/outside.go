@@ -4,11 +4,12 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -117,10 +118,17 @@ func among(ip netip.Addr, networks []netip.Prefix) bool {
 	return false
 }
 
-// mayGo refuses a host that is written as an address and that no request could reach.
+// mayGo refuses a host that no request could reach: an address, or the name of this machine for itself.
 func mayGo(host string, private []netip.Prefix) error {
-	if ip, err := netip.ParseAddr(host); err == nil && !reachable(ip, private) {
-		return fmt.Errorf("the host is no public address: list it in allow_private if it is meant")
+	var ips []netip.Addr
+	if ip, err := netip.ParseAddr(host); err == nil {
+		ips = append(ips, ip)
+	}
+	if host = "." + strings.ToLower(strings.TrimSuffix(host, ".")); strings.HasSuffix(host, ".localhost") {
+		ips = append(ips, netip.MustParseAddr("127.0.0.1"), netip.IPv6Loopback())
+	}
+	if len(ips) > 0 && !slices.ContainsFunc(ips, func(ip netip.Addr) bool { return reachable(ip, private) }) {
+		return errors.New("the host is no public address: list it in allow_private if it is meant, such as \"127.0.0.0/8\" for localhost")
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ type Probe struct {
 type Part struct {
 	Text, Name string
 	In         string // path, query or body
-	Quoted     bool   // the value stands between quotes, and must hold none
+	Without    string // signs that the value must not hold, nor white space; empty: it may hold anything
 }
 
 // ProbeOptions configure the probes.
@@ -107,10 +107,11 @@ func (w *Probes) Loops() (out []*Loop) {
 func (w *Probes) Stop() { w.stop() }
 
 // pass asks about what has come due, some at once, until a destination answers nothing: then it is left alone until the
-// next pass.
+// next pass. Claims that cannot be asked about say nothing of it.
 func (w *Probes) pass(p *probe) error {
 	for began := time.Now(); w.stopping.Err() == nil && time.Since(began) < probeBudget; {
-		if n, answered, err := w.round(p, probesAtOnce, ""); err != nil || n < probesAtOnce || answered == 0 {
+		n, asked, answered, err := w.round(p, probesAtOnce, "")
+		if err != nil || n < probesAtOnce || asked > 0 && answered == 0 {
 			return err
 		}
 	}
@@ -133,7 +134,7 @@ func (w *Probes) Touch(ctx context.Context, c *ledger.Claim) bool {
 	settled := make(chan bool, 1)
 	go func() {
 		defer func() { <-p.touches }()
-		_, answered, err := w.round(p, 1, c.ID)
+		_, _, answered, err := w.round(p, 1, c.ID)
 		if err != nil {
 			w.log.Warn("a probe could not take its claim", "probe", p.Name, "cause", err)
 		}
@@ -149,36 +150,34 @@ func (w *Probes) Touch(ctx context.Context, c *ledger.Claim) bool {
 	}
 }
 
-// round takes up to limit claims, or the one with this id, and asks about them at once. answered is about how many of
-// them something was said.
-func (w *Probes) round(p *probe, limit int64, id string) (n int, answered int64, err error) {
+// round takes up to limit claims, or the one with this id, and asks about them at once: about n, or asked, where for
+// some no question can be made. answered is about how many of them something was said.
+func (w *Probes) round(p *probe, limit int64, id string) (n int, asked, answered int64, err error) {
 	claims, err := w.store.LeaseUnknown(w.stopping, &ledger.LookRequest{
 		CallerKey: "probe:" + p.Name, Limit: limit, LeaseSeconds: probeLease, Probe: true, Of: p.For, Except: p.except, ID: id,
 	})
 	var (
 		looks sync.WaitGroup
-		some  atomic.Int64
+		said  [ledger.Unasked + 1]atomic.Int64
 	)
 	for i := range claims {
-		looks.Go(func() {
-			if w.look(p, &claims[i]) {
-				some.Add(1)
-			}
-		})
+		looks.Go(func() { said[w.look(p, &claims[i])].Add(1) })
 	}
 	looks.Wait()
-	return len(claims), some.Load(), err
+	answered = said[ledger.Answered].Load()
+	return len(claims), answered + said[ledger.Unanswered].Load(), answered, err
 }
 
-// look asks about one claim, settles what is answered, and tells whether anything was. What could not be asked is kept
-// too, and not what the end of the program broke off.
-func (w *Probes) look(p *probe, c *ledger.Claim) bool {
+// look asks about one claim, settles what is answered, and tells what that says of the destination. What could not be
+// asked is kept too, and not what the end of the program broke off.
+func (w *Probes) look(p *probe, c *ledger.Claim) ledger.LookAnswer {
 	ctx, cancel := context.WithTimeout(w.stopping, outsideTime)
 	defer cancel()
 	e := w.ask(ctx, p, c)
 	if w.stopping.Err() != nil {
-		return false
+		return ledger.NoLook
 	}
+	e.AskedAt = c.LookUntil.Add(-probeLease * time.Second) // when it was taken, by the ledger's clock
 	e.Token, e.ByToken = ledger.ParseToken(c.LookToken())
 	e.CallerKey, e.Message = "probe:"+p.Name, "probe "+p.Name+": "+e.Message
 	out, err := w.store.End(context.WithoutCancel(ctx), e)
@@ -191,7 +190,13 @@ func (w *Probes) look(p *probe, c *ledger.Claim) bool {
 	case out.Changed:
 		w.log.Info("a probe settled an unknown claim", "claim_id", c.ID, "probe", p.Name, "status", out.Claim.Status)
 	}
-	return e.Verb != ledger.MarkUnknown
+	switch {
+	case e.Unasked:
+		return ledger.Unasked
+	case e.Verb == ledger.MarkUnknown:
+		return ledger.Unanswered
+	}
+	return ledger.Answered
 }
 
 // ask gives the ending that the destination's answer makes.
@@ -201,7 +206,7 @@ func (w *Probes) ask(ctx context.Context, p *probe, c *ledger.Claim) *ledger.End
 		p.blank.Do(func() {
 			w.log.Warn("a probe cannot ask about some of its claims", "probe", p.Name, "claim_id", c.ID, "cause", why)
 		})
-		return &ledger.Ending{Verb: ledger.MarkUnknown, Message: why}
+		return &ledger.Ending{Verb: ledger.MarkUnknown, Message: why, Unasked: true}
 	}
 	status, body, err := w.outside.do(req)
 	if err != nil {

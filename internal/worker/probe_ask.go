@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"holdfast/internal/ledger"
 )
@@ -59,8 +60,8 @@ func fill(parts []Part, c *ledger.Claim) (text, why string) {
 		case part.Name == "":
 		case value == "" || strings.ContainsRune(value, '\uFFFD'):
 			return "", "the claim has no value for {" + part.Name + "}"
-		case part.Quoted && strings.ContainsAny(value, "'\"`\\"):
-			return "", "the value for {" + part.Name + "} holds a quote or a backslash"
+		case part.Without != "" && (strings.ContainsAny(value, part.Without) || strings.ContainsFunc(value, unicode.IsSpace)):
+			return "", "the value for {" + part.Name + "} holds white space or a sign that would make it ask for something else"
 		case part.In == "path":
 			value = url.PathEscape(value)
 		case part.In == "query":
@@ -115,22 +116,25 @@ func (p *Probe) read(status int, body []byte) *ledger.Ending {
 	switch {
 	case slices.Contains(p.NotFound, status):
 		return notFound
-	case status < 200 || status > 299:
+	case status < 200 || status > 299, status == http.StatusAccepted, status == http.StatusPartialContent:
 		return unanswered("it answers " + strconv.Itoa(status))
 	case !json.Valid(body):
 		return unanswered("its answer is not JSON")
-	case hasError(body):
+	case holds(body, isError):
 		return unanswered("its answer holds an error")
 	}
 	value, ok := at(body, p.Found)
-	if !ok {
+	switch {
+	case !ok:
 		return unanswered("its answer has another shape than the path of found")
-	}
-	if len(value) == 0 || string(value) == "null" || string(value) == `""` {
+	case len(value) > 0 && string(value) != "null" && string(value) != `""`:
+	case string(bytes.TrimSpace(body)) == "null", holds(body, isDenied):
+		return unanswered("its answer says that it did not look, or not everywhere")
+	default:
 		return notFound
 	}
 	id, ok := scalarOf(value)
-	if !ok || value[0] == 't' || value[0] == 'f' || len(id) > maxFound || strings.ContainsFunc(id, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+	if !ok || strings.ContainsRune("tf-", rune(value[0])) || blank(id) || len(id) > maxFound || strings.ContainsFunc(id, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		return unanswered("what stands at the path of found is no id")
 	}
 	return &ledger.Ending{Verb: ledger.Complete, ResultID: id, Message: "found"}
@@ -139,21 +143,71 @@ func (p *Probe) read(status int, body []byte) *ledger.Ending {
 // maxFound is the longest id, in bytes.
 const maxFound = 1024
 
-// hasError tells whether an answer has an error at its top that is not empty.
-func hasError(body []byte) bool {
-	var top map[string]json.RawMessage
-	if json.Unmarshal(body, &top) != nil || top["error"] == nil {
-		return false
+// holds tells whether a member at the top of an answer, or of an element of one that is an array, is such a one. Names are
+// given without capitals, - and _.
+func holds(body []byte, such func(name string, value any) bool) bool {
+	var answer any
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.UseNumber()         // no number is too large
+	_ = d.Decode(&answer) // the whole is valid
+	list, ok := answer.([]any)
+	if !ok {
+		list = []any{answer}
 	}
-	var value any
-	_ = json.Unmarshal(top["error"], &value) // the whole is valid
+	return slices.ContainsFunc(list, func(one any) bool {
+		object, _ := one.(map[string]any)
+		for name, value := range object {
+			if such(plainName.Replace(strings.ToLower(name)), value) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+var plainName = strings.NewReplacer("-", "", "_", "")
+
+func isError(name string, value any) bool {
+	return slices.Contains([]string{"error", "errors", "errorcode", "errormessage"}, name) && !empty(value)
+}
+
+// isDenied tells whether a member says that the question was not answered, or that there is more to look through.
+func isDenied(name string, value any) bool {
+	switch name {
+	case "status", "success", "ok":
+		object, _ := value.(map[string]any)
+		for name, inner := range object {
+			if isDenied(strings.ToLower(name), inner) {
+				return true
+			}
+		}
+		text, _ := value.(string)
+		return value == false || strings.EqualFold(text, "false") || strings.EqualFold(text, "error")
+	case "hasmore", "nextpage", "nextcursor", "nextpagetoken":
+		return !empty(value)
+	}
+	return false
+}
+
+func empty(value any) bool {
 	switch v := value.(type) {
 	case map[string]any:
-		return len(v) > 0
+		return len(v) == 0
 	case []any:
-		return len(v) > 0
+		return len(v) == 0
+	case string:
+		return blank(v)
+	case json.Number:
+		return blank(v.String())
 	}
-	return value != nil && value != false && value != "" && value != 0.0
+	return value != true
+}
+
+// blank tells whether a text or number stands for nothing, as many write it.
+func blank(text string) bool {
+	text = strings.ToLower(strings.TrimSpace(text))
+	number, err := strconv.ParseFloat(text, 64)
+	return strings.Trim(text, "0-") == "" || err == nil && number == 0 || slices.Contains([]string{"null", "nil", "none", "nan", "n/a", "undefined", "false"}, text)
 }
 
 // at is the value at a dotted path of JSON; empty where there is none. ok is false where the path meets a value of

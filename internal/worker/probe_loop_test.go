@@ -66,6 +66,73 @@ func TestProbeLag(t *testing.T) {
 	}
 }
 
+// What a search says is as old as the question: an answer that comes after not_found_after is no evidence where it was
+// asked for before.
+func TestProbeSlow(t *testing.T) {
+	t.Parallel()
+	s := newProbeTest(t)
+	w := s.probes(s.simple("charge", ledger.Match{Step: "charge"}, "/find"))
+	c := s.unknown("cus_7")
+	s.answers(func(w http.ResponseWriter, r *http.Request) {
+		s.later(8 * time.Second)
+		says(no)(w, r)
+	})
+	for _, look := range []struct {
+		at   time.Duration // when it is asked
+		want ledger.Status
+	}{{4*time.Minute + 55*time.Second, ledger.Unknown}, {time.Minute, ledger.Failed}} {
+		s.later(look.at)
+		s.pass(w)
+		if now, last := s.stands(c.ID); now.Status != look.want || len(s.requests()) != 1 {
+			t.Errorf("after %s: %s, %+v", look.at, now.Status, last)
+		}
+	}
+}
+
+// Claims without a value to ask with hold nothing up, however many and old, and are not taken up again for an hour.
+func TestProbeBlanks(t *testing.T) {
+	t.Parallel()
+	s := newProbeTest(t)
+	p := s.simple("charge", ledger.Match{Step: "charge"}, "/find/")
+	p.URL = append(p.URL, Part{Name: "entity", In: "path"})
+	w := s.probes(p)
+	blanks := make([]ledger.Claim, 5*probesAtOnce)
+	for i := range blanks {
+		blanks[i] = s.unknown(fmt.Sprint("blank-", i))
+	}
+	s.later(time.Second)
+	for i := range blanks {
+		s.unknown(fmt.Sprint("order-", i), func(r *ledger.Request) { r.Entity = fmt.Sprint("o", i) })
+	}
+	s.later(2 * time.Second)
+	s.pass(w)
+	if n := len(s.requests()); n != len(blanks) {
+		t.Errorf("%d requests", n)
+	}
+	for _, step := range []struct {
+		wait time.Duration
+		look int64
+	}{{59 * time.Minute, 1}, {time.Minute, 2}} {
+		s.later(step.wait)
+		s.pass(w)
+		for _, c := range blanks {
+			if now, last := s.stands(c.ID); now.Look != step.look || now.Status != ledger.Unknown || last.Message != "probe charge: the claim has no value for {entity}" {
+				t.Fatalf("look %d, %+v", now.Look, last)
+			}
+		}
+	}
+	// A destination that answers nothing is left alone all the same.
+	for i := range 2 * probesAtOnce {
+		s.unknown(fmt.Sprint("late-", i), func(r *ledger.Request) { r.Entity = fmt.Sprint("l", i) })
+	}
+	s.answers(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
+	s.later(2 * time.Second)
+	s.pass(w)
+	if n := len(s.requests()); n != probesAtOnce {
+		t.Errorf("%d requests in a row to a destination that answers nothing", n)
+	}
+}
+
 // The look-up itself fails (F046, F047): nothing is decided, it is asked less and less often, and people are told once.
 func TestProbeOutage(t *testing.T) {
 	t.Parallel()

@@ -187,7 +187,10 @@ func TestProbeVerdicts(t *testing.T) {
 			{200, `{"data":[{"id":1.50}],"error":{}}`, ledger.Completed, "1.50"},
 			{200, `{"data":[{"id":"\u00e9 0"}],"error":""}`, ledger.Completed, "é 0"},
 			{200, `{"data":[]}`, ledger.Failed, "not found"},
-			{200, `{"data":[{"id":null}],"error":false}`, ledger.Failed, "not found"},
+			{200, `{"data":[{"id":null}],"error":false,"errorCode":"0","error_message":" ","has_more":false,"next_page":null}`, ledger.Failed, "not found"},
+			{200, `{"status":{"success":true},"success":true,"ok":1}`, ledger.Failed, "not found"},
+			{200, `{"status":"failed"}`, ledger.Failed, "not found"}, // the payment's own
+			{200, `{"data":[{"id":"ch_9"}],"has_more":true,"status":false}`, ledger.Completed, "ch_9"},
 			{200, `{"data":[{"id":""}],"error":[]}`, ledger.Failed, "not found"},
 			{200, `{"data":[null]}`, ledger.Failed, "not found"},
 			{200, `{"data":null,"error":0}`, ledger.Failed, "not found"},
@@ -206,6 +209,30 @@ func TestProbeVerdicts(t *testing.T) {
 			{200, `{"data":[],"error":"busy"}`, ledger.Unknown, "holds an error"},
 			{200, `{"data":[{"id":"ch_9"}],"error":{"code":1}}`, ledger.Unknown, "holds an error"},
 			{200, `{"data":[],"error":1}`, ledger.Unknown, "holds an error"},
+			{200, `{"data":null,"errors":[{"message":"busy"}]}`, ledger.Unknown, "holds an error"},
+			{200, `{"errorCode":"500.003.02","errorMessage":"System is busy"}`, ledger.Unknown, "holds an error"},
+			{200, `{"Error":"x"}`, ledger.Unknown, "holds an error"},
+			{200, `{"error_code":7,"data":[{"id":"ch_9"}]}`, ledger.Unknown, "holds an error"},
+			{200, `{"n":1e999,"ERRORS":{"a":1}}`, ledger.Unknown, "holds an error"},
+			{200, `{"status":false,"message":"try later"}`, ledger.Unknown, "did not look"},
+			{200, `{"data":[],"Status":{"code":200,"Success":false}}`, ledger.Unknown, "did not look"},
+			{200, `{"success":false}`, ledger.Unknown, "did not look"},
+			{200, `{"ok":false}`, ledger.Unknown, "did not look"},
+			{200, `{"status":"ERROR","data":null}`, ledger.Unknown, "did not look"},
+			{200, `{"data":[],"has_more":true}`, ledger.Unknown, "did not look"},
+			{200, `{"data":[],"nextPageToken":"x"}`, ledger.Unknown, "did not look"},
+			{200, ` null `, ledger.Unknown, "did not look"},
+			{202, `{"status":"accepted"}`, ledger.Unknown, "it answers 202"},
+			{202, `{"data":[{"id":"job_1"}]}`, ledger.Unknown, "it answers 202"},
+			{206, `{"data":[]}`, ledger.Unknown, "it answers 206"},
+			{200, `{"data":[{"id":0}]}`, ledger.Unknown, "is no id"},
+			{200, `{"data":[{"id":0.0}]}`, ledger.Unknown, "is no id"},
+			{200, `{"data":[{"id":0E-10}]}`, ledger.Unknown, "is no id"},
+			{200, `{"data":[{"id":-1}]}`, ledger.Unknown, "is no id"},
+			{200, `{"data":[{"id":"0"}]}`, ledger.Unknown, "is no id"},
+			{200, `{"data":[{"id":" \u00a0"}]}`, ledger.Unknown, "is no id"},
+			{200, `{"data":[{"id":"Null"}]}`, ledger.Unknown, "is no id"},
+			{200, `{"data":[{"id":"00000000-0000-0000-0000-000000000000"}]}`, ledger.Unknown, "is no id"},
 			{200, `{"data":[]`, ledger.Unknown, "not JSON"},
 			{200, `<html>ok</html>`, ledger.Unknown, "not JSON"},
 			{200, ``, ledger.Unknown, "not JSON"},
@@ -224,6 +251,12 @@ func TestProbeVerdicts(t *testing.T) {
 			{200, `[{"id":"ch_9"}]`, ledger.Completed, "ch_9"},
 			{200, `[]`, ledger.Failed, "not found"},
 			{200, `{"id":"ch_9"}`, ledger.Unknown, "another shape"},
+			{200, `[{"error":{"code":1}}]`, ledger.Unknown, "holds an error"},
+			{200, `[{"Success":false}]`, ledger.Unknown, "did not look"},
+		},
+		"count": {
+			{200, `{"count":0}`, ledger.Unknown, "is no id"},
+			{200, `{"count":100}`, ledger.Completed, "100"},
 		},
 	} {
 		p := s.simple("charge", ledger.Match{Step: "charge"}, "/find")
@@ -272,19 +305,21 @@ func TestProbePlaceholders(t *testing.T) {
 	}
 	p := s.simple("charge", ledger.Match{}, "/v1")
 	p.Method, p.URL = "POST", append(append(p.URL, in("path", "idempotency_key", "payload.a.0")...),
-		Part{Text: "?q="}, Part{Name: "entity", In: "query"}, Part{Text: "%20'"}, Part{Name: "account", In: "query", Quoted: true}, Part{Text: "'"})
+		Part{Text: "?q="}, Part{Name: "entity", In: "query"}, Part{Text: "&s='"}, Part{Name: "account", In: "query", Without: "'\\*"}, Part{Text: "'"})
 	p.Body = []Part{{Text: `{"ref":"`}, {Name: "reference", In: "body"}, {Text: `","n":"`}, {Name: "payload.n", In: "body"}, {Text: `"}`}}
 	w := s.probes(p)
 	for i, test := range []struct{ key, payload, entity, account, asked string }{
-		{`a/b ?#&é%2e`, `{"a":["x;y=z"],"n":12345678901234567890}`, `c&d=e f+`, "acct_1", `/v1/a%2Fb%20%3F%23&%C3%A9%252e/x%3By=z?q=c%26d%3De+f%2B%20'acct_1'`},
-		{`...`, `{"a":[true],"n":"\"},{\\"}`, `{{x}}`, "1;2", `/v1/.../true?q=%7B%7Bx%7D%7D%20'1%3B2'`},
+		{`a/b ?#&é%2e`, `{"a":["x;y=z"],"n":12345678901234567890}`, `c&d=e f+`, "acct_1", `/v1/a%2Fb%20%3F%23&%C3%A9%252e/x%3By=z?q=c%26d%3De+f%2B&s='acct_1'`},
+		{`...`, `{"a":[true],"n":"\"},{\\"}`, `{{x}}`, "1;2", `/v1/.../true?q=%7B%7Bx%7D%7D&s='1%3B2'`},
 		{`.`, `{"a":["x"],"n":1}`, "e", "a", ""},
 		{`..`, `{"a":["x"],"n":1}`, "e", "a", ""},
 		{`a/../b`, `{"a":["x"],"n":1}`, "e", "a", ""},
 		{`a\..`, `{"a":["x"],"n":1}`, "e", "a", ""},
 		{`no entity`, `{"a":["x"],"n":1}`, "", "a", ""},
 		{`no account`, `{"a":["x"],"n":1}`, "e", "", ""},
-		{`a quote`, `{"a":["x"],"n":1}`, "e", `x' OR 'a`, ""},
+		{`a quote`, `{"a":["x"],"n":1}`, "e", `x'OR'a`, ""},
+		{`white space`, `{"a":["x"],"n":1}`, "e", "x OR\u00a0y", ""},
+		{`a star`, `{"a":["x"],"n":1}`, "e", `*`, ""},
 		{`a backslash`, `{"a":["x"],"n":1}`, "e", `x\`, ""},
 		{`no element`, `{"a":[],"n":1}`, "e", "a", ""},
 		{`an object`, `{"a":[{}],"n":1}`, "e", "a", ""},
@@ -305,7 +340,7 @@ func TestProbePlaceholders(t *testing.T) {
 		asked := s.requests()
 		now, last := s.stands(c.ID)
 		if test.asked == "" {
-			if len(asked) != 0 || now.Status != ledger.Unknown || now.Looks != 1 || !strings.HasPrefix(last.Message, "probe charge: ") || last.Reason != ledger.CouldNotBeAsked || strings.Contains(last.Message, "OR") {
+			if len(asked) != 0 || now.Status != ledger.Unknown || now.NextLook != ledger.At(s.clock()).Add(time.Hour) || !strings.HasPrefix(last.Message, "probe charge: ") || last.Reason != ledger.NothingToAsk || strings.Contains(last.Message, "OR") {
 				t.Errorf("%s: asked %q; %s, %+v", test.key, asked, now.Status, last)
 			}
 			continue
@@ -353,8 +388,8 @@ func TestProbeChoice(t *testing.T) {
 			}
 		}
 	}
-	for _, host := range []string{"127.0.0.2", "10.0.0.5:8080", "169.254.169.254", "[::1]:80", "[::ffff:10.0.0.1]", "[fe80::1%25eth0]", "0.0.0.0", "[fd00::1]", "[64:ff9b::7f00:1]"} {
-		_, err := NewProbes(ProbeOptions{Probes: []Probe{{Name: "charge", URL: []Part{{Text: "http://" + host + "/x"}}}}, Private: prefixes("127.0.0.1/32")}, s.store)
+	for _, host := range []string{"localhost", "LocalHost.:8080", "psp.localhost", "127.0.0.2", "10.0.0.5:8080", "169.254.169.254", "[::1]:80", "[::ffff:10.0.0.1]", "[fe80::1%25eth0]", "0.0.0.0", "[fd00::1]", "[64:ff9b::7f00:1]"} {
+		_, err := NewProbes(ProbeOptions{Probes: []Probe{{Name: "charge", URL: []Part{{Text: "http://" + host + "/x"}}}}, Private: prefixes("127.0.0.3/32")}, s.store)
 		if err == nil || !strings.Contains(err.Error(), "probes.charge.url") || !strings.Contains(err.Error(), "allow_private") {
 			t.Errorf("%s: %v", host, err)
 		}

@@ -3,11 +3,9 @@ package storetest
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"holdfast/internal/ledger"
-	"holdfast/internal/store"
 )
 
 // unknownAt is a claim without a receipt, old enough to be asked about.
@@ -117,115 +115,4 @@ func lookLimits(w *world) {
 	w.wantProbed(ledger.Match{Destination: frail}) // open again
 	w.pass(time.Minute)
 	w.wantProbed(ledger.Match{Destination: frail}, "f0", "f1", "f2", "g")
-}
-
-// alertOfOutage: what could not be asked is one alert for its source and destination, however many claims wait; it is
-// repeated only while nobody answers.
-func alertOfOutage(w *world) {
-	const rows = 50
-	since := ""
-	inVain := func(want int) {
-		w.Helper()
-		n := 0
-		for got := w.look(""); len(got) > 0; got = w.look("") {
-			for _, c := range got {
-				if n++; since == "" {
-					since = w.clock.now().Format(time.RFC3339)
-					w.ended(markUnknown(looker(c)), ledger.Unknown) // its answer is lost
-				}
-				w.ended(markUnknown(looker(c)), ledger.Unknown)
-			}
-		}
-		if n != want {
-			w.Fatalf("%d looks, want %d", n, want)
-		}
-	}
-	for i := range rows {
-		w.unknownAt(w.key(i), to("psp"), kind(ledger.Event))
-	}
-	w.pass(time.Minute)
-	inVain(rows)
-	w.pass(gather)
-	m := w.wantDue("", "src at psp: the destination cannot be asked about unknown claims", rows)
-	if m.Group != "unreachable/src/psp" || m.Path != "/claims?status=unknown&source=src" || !strings.Contains(m.Last, "50 unknown claims wait") || !strings.Contains(m.Last, since) {
-		w.Errorf("%+v", m)
-	}
-	w.sent(m)
-	c, history := w.get(w.decide(w.effect("key0", kind(ledger.Event)), ledger.DecisionUnknown).Claim.ID)
-	if last := history[len(history)-1]; !kept(last) || last.Reason != ledger.CouldNotBeAsked || c.Looks != 1 {
-		w.Errorf("%d looks, %+v", c.Looks, last)
-	}
-	for _, minutes := range []time.Duration{2, 4, 60} {
-		w.pass(minutes * time.Minute)
-		inVain(rows)
-		w.wantNone("six hours are not over")
-	}
-	w.pass(5 * time.Hour)
-	m = w.due("")
-	if m == nil || m.Count != 3*rows || !strings.Contains(m.Text, since) {
-		w.Fatalf("%+v, want a second one", m)
-	}
-	w.sent(m)
-	inVain(rows)
-	w.pass(time.Hour)
-	got := w.look("rec")
-	w.ended(complete(looker(got[0]), "found"), ledger.Completed)
-	w.pass(5 * time.Hour)
-	w.wantNone("it answers again")
-	inVain(rows - 1)
-	w.pass(gather)
-	w.wantDue("", m.Title, rows-1)
-}
-
-// alertOfUnasked: unknown claims that nobody asks about are told once a day for each source; those that a probe is for
-// and those of a source whose reconciler runs are not.
-func alertOfUnasked(w *world) {
-	watched := *w
-	watched.store = openStore(w.T, w.url, store.Options{
-		Now: w.clock.now, Policies: testPolicies, Alerts: store.AlertOptions{Probed: []ledger.Match{{Step: "mail"}}},
-	})
-	later := func(d time.Duration) {
-		w.pass(d)
-		watched.watch()
-		w.pass(gather)
-	}
-	w.unknownAt("a")
-	w.unknownAt("b", to("crm"))
-	w.unknownAt("mail", step("mail"))
-	w.unknownAt("patient", to(slow))
-	w.source = "asked"
-	w.unknownAt("c")
-	w.pass(time.Minute)
-	w.unknownAt("d")
-	w.pass(10 * time.Minute)
-	w.lookFor(&ledger.LookRequest{Source: "asked", CallerKey: "n8n", Limit: 1, LeaseSeconds: 60}) // there are more than it can ask about
-	later(4*time.Minute - 31*time.Second)
-	w.wantNone("not fifteen minutes")
-	later(time.Minute)
-	m := w.wantDue("", "Nobody asks about 3 unknown claims of src", 1)
-	if m.Group != "unasked/src" || m.Path != "/claims?status=unknown&source=src" {
-		w.Errorf("%+v", m)
-	}
-	w.sent(m)
-	w.wantNone("only one")
-	w.source = "src"
-	w.unknownAt("e", to(slow))
-	w.pause("source.asked", 0)
-	for range 12 {
-		later(time.Hour)
-		w.wantNone("told today")
-	}
-	w.pass(12 * time.Hour)
-	w.swept() // what has no long window waits for a person by now
-	later(time.Hour)
-	var told []string
-	for m := w.due(""); m != nil; m = w.due("") {
-		if strings.HasPrefix(m.Group, "unasked/") {
-			told = append(told, m.Title)
-		}
-		w.sent(m)
-	}
-	if len(told) != 1 || told[0] != "Nobody asks about 2 unknown claims of src" { // the other source is paused
-		w.Errorf("%q", told)
-	}
 }

@@ -118,6 +118,10 @@ func replayHeld(w *world) {
 			unknown(w, effect(w, "key", "6"))
 			broken(w, func(r *deadletter.Report) { r.Key = ledger.Key{Source: w.source, IdempotencyKey: "key"} })
 		}, "unknown"},
+		{"the event of the key that its sender gave is completed", func(w *world) {
+			done(w, w.grant(w.event("key", w.run("6"))))
+			broken(w, func(r *deadletter.Report) { r.Key = ledger.Key{Source: w.source, IdempotencyKey: "key"} })
+		}, "completed"},
 	} {
 		w.row(row.name, func(w *world) {
 			row.setup(w)

@@ -117,9 +117,7 @@ func replayPause(w *world) {
 		w.closed(l.ID, by(l, deadletter.Resolve), deadletter.Resolved, "replayed")
 		w.plays(id, deadletter.ReplayPaused, counts(2, 0, 0, 1, 0))
 		w.withheld("the replay is paused")
-		w.said(id, deadletter.Approve, deadletter.ReplayAwaiting) // what the sample showed is approved on its own
-		w.plays(id, deadletter.ReplayAwaiting, counts(2, 0, 0, 1, 0))
-		w.said(id, deadletter.Approve, deadletter.ReplayRunning)
+		w.said(id, deadletter.Approve, deadletter.ReplayRunning) // sent again it must not approve what nobody has seen
 		w.ends(id)
 	})
 	w.row("the last one ends meanwhile", func(w *world) {
