@@ -58,6 +58,7 @@ test-short: need-go ## the same without the race detector and without what takes
 .PHONY: e2e
 e2e: need-go ## run the templates in a real n8n (installed under .cache/ the first time: minutes, 3 GB)
 	@.ci/n8n
+	@GO=$(GO) .ci/stripe-mock
 	@.ci/with-postgres $(GO) test -tags e2e -count=1 -timeout 20m ./internal/e2e/...
 
 .PHONY: bench

@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
 // routes are the calls of the HTTP contract that a workflow may make.
 var routes = []string{
-	"/claim", "/complete", "/mark-failed", "/mark-unknown", "/extend",
+	"/claim", "/complete", "/mark-failed", "/mark-unknown", "/extend", "/reconcile/lease",
 	"/dlq", "/dlq/lease", "/dlq/{id}/resolve", "/dlq/{id}/fail", "/dlq/{id}/extend",
 }
 
@@ -46,6 +47,8 @@ type node struct {
 	OnError          string          `json:"onError"`
 	RetryOnFail      bool            `json:"retryOnFail"`
 	MaxTries         int             `json:"maxTries"`
+	WaitBetweenTries int             `json:"waitBetweenTries"`
+	ExecuteOnce      bool            `json:"executeOnce"`
 	AlwaysOutputData bool            `json:"alwaysOutputData"`
 	Credentials      map[string]struct {
 		ID   json.RawMessage `json:"id"`
@@ -82,7 +85,11 @@ type parameters struct {
 }
 
 var (
-	keyMember  = regexp.MustCompile(`\b(?:idempotency_key|key_template): *([^,}]+)`)
+	keyMember    = regexp.MustCompile(`\b(?:idempotency_key|key_template): *([^,}]+)`)
+	keySetting   = regexp.MustCompile(`"name": *"[a-z_]*(idempotency_key|key_template)"[^}]*`)
+	leaseSetting = regexp.MustCompile(`"name": "lease_seconds", "value": (\d{1,6}),`)
+	// n8n's expressions read nothing through ?.[name], whatever is there.
+	lostAccess = regexp.MustCompile(`\?\.\[[^'"0-9]`)
 	perRun     = regexp.MustCompile(`\$execution|\$now|\$today|\$runIndex|\$itemIndex|Math\.random|Date\.now|DateTime`)
 	address    = regexp.MustCompile(`https?://[^\s"'/\\]+`)
 	idInPath   = regexp.MustCompile(`{{ [^{}]*\.json\.id }}`)
@@ -131,6 +138,10 @@ func lint(raw []byte) []string {
 
 	names, ids, notes := map[string]bool{}, map[string]bool{}, 0
 	asked := slices.ContainsFunc(wf.Nodes, func(n node) bool { return n.Type == "n8n-nodes-base.webhook" })
+	lease := 0
+	if found := leaseSetting.FindSubmatch(raw); found != nil && strings.Contains(string(raw), "json.address }}/claim\"") {
+		lease, _ = strconv.Atoi(string(found[1])) // digits only
+	}
 	calls := 0
 	for _, n := range wf.Nodes {
 		if n.Name == "" || names[n.Name] {
@@ -140,7 +151,7 @@ func lint(raw []byte) []string {
 			bad("node id %q is empty or used twice", n.ID)
 		}
 		names[n.Name], ids[n.ID] = true, true
-		for _, problem := range lintNode(n, wf.Connections[n.Name], asked) {
+		for _, problem := range lintNode(n, wf.Connections[n.Name], asked, lease) {
 			bad("%s: %s", n.Name, problem)
 		}
 		if strings.Contains(string(n.Parameters), ownPrefix+"/") {
@@ -186,7 +197,7 @@ func lintAnswers(wf *workflow) []string {
 	var problems []string
 	reads := map[string]bool{}
 	for _, n := range wf.Nodes {
-		reads[n.Name] = n.Type == "n8n-nodes-base.switch" && strings.Contains(string(n.Parameters), "$json.statusCode")
+		reads[n.Name] = (n.Type == "n8n-nodes-base.switch" || n.Type == "n8n-nodes-base.set") && strings.Contains(string(n.Parameters), "$json.statusCode")
 	}
 	for _, n := range wf.Nodes {
 		var p parameters
@@ -208,8 +219,9 @@ func isTrigger(n node) bool {
 	return n.Type == "n8n-nodes-base.webhook" || strings.HasSuffix(n.Type, "Trigger")
 }
 
-// lintNode looks at one node and at where its outputs lead; asked says that somebody waits for the workflow's answer.
-func lintNode(n node, out nodeOutputs, asked bool) []string {
+// lintNode looks at one node and at where its outputs lead; asked says that somebody waits for the workflow's answer,
+// lease for how many seconds it claims what it does; 0: it claims nothing.
+func lintNode(n node, out nodeOutputs, asked bool, lease int) []string {
 	var problems []string
 	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 
@@ -222,6 +234,10 @@ func lintNode(n node, out nodeOutputs, asked bool) []string {
 	var p parameters
 	if err := json.Unmarshal(n.Parameters, &p); err != nil {
 		bad("parameters: %v", err)
+	}
+
+	if found := lostAccess.FindString(string(n.Parameters)); found != "" {
+		bad("n8n reads nothing through %s", found)
 	}
 
 	connected := 0
@@ -252,7 +268,7 @@ func lintNode(n node, out nodeOutputs, asked bool) []string {
 			bad("both outputs must be connected")
 		}
 	case "n8n-nodes-base.httpRequest":
-		problems = append(problems, lintCall(n, p)...)
+		problems = append(problems, lintCall(n, p, lease)...)
 		if connected == 0 && asked {
 			bad("the flow ends here without an answer to the sender")
 		}
@@ -281,106 +297,11 @@ func lintNode(n node, out nodeOutputs, asked bool) []string {
 		bad("onError %s goes on after an error as if nothing had happened", n.OnError)
 	}
 	if n.Type == "n8n-nodes-base.set" {
-		for _, m := range regexp.MustCompile(`"name": *"(idempotency_key|key_template)"[^}]*`).FindAllString(string(n.Parameters), -1) {
+		for _, m := range keySetting.FindAllString(string(n.Parameters), -1) {
 			if perRun.MatchString(m) {
 				bad("a key that differs for each run: %s", m)
 			}
 		}
 	}
 	return problems
-}
-
-// lintCall looks at an HTTP Request node that calls Holdfast.
-func lintCall(n node, p parameters) []string {
-	var problems []string
-	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
-	route, ours := strings.CutPrefix(p.URL, callPrefix)
-	if !ours {
-		route, ours = strings.CutPrefix(p.URL, ownPrefix)
-	}
-	if !ours {
-		return lintRequest(n, p)
-	}
-	route = idInPath.ReplaceAllString(route, "{id}")
-	if !slices.Contains(routes, route) || p.Method != "POST" {
-		bad("%s %s is no call of the contract", p.Method, route)
-	}
-	if strings.Contains(string(n.Parameters), `"neverError"`) {
-		bad("neverError turns an error into an answer")
-	}
-	if !n.RetryOnFail || n.MaxTries < 2 {
-		bad("Retry On Fail is off, so a lost answer is lost")
-	}
-	if p.Options.Timeout == 0 || p.Options.Timeout > 60_000 {
-		bad("needs a timeout of at most a minute; n8n's own is five")
-	}
-	// A null id lets n8n find the credential by its name; an absent one lets it take any of the type.
-	credential, found := n.Credentials["httpBearerAuth"]
-	if p.AuthType != "httpBearerAuth" || !found || string(credential.ID) != "null" || credential.Name != "Holdfast" || len(n.Credentials) != 1 {
-		bad("needs the one credential httpBearerAuth named Holdfast, its id there and null")
-	}
-	// Any other way of writing the body breaks on quotes, or sends a bare value.
-	// A failure report is handed on as it came, whatever is in it.
-	if !strings.HasPrefix(p.JSONBody, "={{ JSON.stringify({ ") && (route != "/dlq" || p.JSONBody != "={{ JSON.stringify($json) }}") {
-		bad("the body must be written as JSON.stringify({ ... })")
-	}
-	for _, m := range keyMember.FindAllStringSubmatch(p.JSONBody, -1) {
-		if perRun.MatchString(m[1]) {
-			bad("a key that differs for each run: %s", m[0])
-		}
-	}
-	for _, member := range required(route) {
-		if !strings.Contains(p.JSONBody, member+": ") {
-			bad("the body has no %s", member)
-		}
-	}
-	if route == "/dlq/{id}/fail" && !strings.Contains(p.JSONBody, "error: ") && !strings.Contains(p.JSONBody, "retry_after: ") {
-		bad("the body says neither what went wrong nor when to come back")
-	}
-	// Of several letters the last would wait for all the others, under one lease.
-	if route == "/dlq/lease" && !strings.Contains(p.JSONBody, "limit: 1,") {
-		bad("takes more than one letter at a time")
-	}
-	return problems
-}
-
-// lintRequest looks at an HTTP Request node that calls somebody else.
-func lintRequest(n node, p parameters) []string {
-	var problems []string
-	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
-	if strings.Contains(p.URL, "json.address }}/") || strings.Contains(p.URL, "8088") || strings.Contains(p.URL, "/dlq") {
-		bad("calls Holdfast by another address than the one in Settings")
-	}
-	if strings.Contains(string(n.Parameters), "httpBearerAuth") || len(n.Credentials) > 0 {
-		bad("sends a credential to somebody else")
-	}
-	if n.RetryOnFail {
-		bad("Retry On Fail makes tries that Holdfast does not count")
-	}
-	if p.Options.Timeout == 0 || p.Options.Timeout > 120_000 {
-		bad("needs a timeout of at most two minutes, which the lease outlasts")
-	}
-	// n8n makes a GET of a POST that is redirected.
-	if p.Options.Redirect == nil || p.Options.Redirect.Redirect.FollowRedirects {
-		bad("follows redirects")
-	}
-	if !p.Options.Response.Response.NeverError || !p.Options.Response.Response.FullResponse || n.OnError != "continueErrorOutput" {
-		bad("needs Never Error, the full response and an error output: else the Retry-After of a 429 is not seen")
-	}
-	return problems
-}
-
-// required names what a call must carry to do its part.
-func required(route string) []string {
-	switch route {
-	case "/dlq":
-		return nil
-	case "/dlq/lease":
-		return []string{"owner", "limit", "lease_seconds"}
-	case "/claim":
-		return []string{"source", "owner", "lease_seconds", "workflow_id", "execution_id", "node"}
-	case "/mark-failed", "/mark-unknown":
-		return []string{"lease_token", "error"}
-	}
-	return []string{"lease_token"}
 }

@@ -103,7 +103,7 @@ func TestLintNotices(t *testing.T) {
 		"two addresses":    {`"When a workflow fails"`, `"Settings"`, "in more than one place"},
 	})
 	lintNotices(t, "dlq-retry-worker", map[string]mistake{
-		"many at a time":   {`limit: 1,`, `limit: 25,`, "more than one letter at a time"},
+		"many at a time":   {`limit: 1,`, `limit: 25,`, "more than one letter or claim"},
 		"no owner":         {`owner: $(`, `worker: $(`, "the body has no owner"},
 		"says nothing":     {`error: $json.error, http_status: $json.http_status, retry_after: $json.retry_after`, `why: $json`, "neither what went wrong"},
 		"wrong verb":       {`json.id }}/resolve`, `json.id }}/complete`, "no call of the contract"},
@@ -112,10 +112,46 @@ func TestLintNotices(t *testing.T) {
 		"too patient":      {`"timeout": 120000`, `"timeout": 300000`, "the lease outlasts"},
 		"header unseen":    {`"fullResponse": true, `, ``, "the Retry-After of a 429"},
 		"status unseen":    {`$json.statusCode`, `$json.status`, "does not ask for the status"},
-		"error unseen":     {`"onError": "continueErrorOutput"`, `"onError": "stopWorkflow"`, "and an error output"},
+		"error unseen":     {`"onError": "continueErrorOutput"`, `"onError": "stopWorkflow"`, "needs an error output"},
 		"our key to all":   {`"url": "={{ $json.address }}"`, `"url": "={{ $json.address }}", "genericAuthType": "httpBearerAuth"`, "sends a credential"},
 		"open switch":      {`"fallbackOutput": "extra"`, `"fallbackOutput": "none"`, "no fallback output"},
 		"fallback is lost": {`[{"node": "Say what went wrong", "type": "main", "index": 0}]`, `[]`, "outputs are connected"},
+	})
+}
+
+// TestLintNoticesPaidCalls makes the mistakes that would pay twice, or lose what was paid for.
+func TestLintNoticesPaidCalls(t *testing.T) {
+	t.Parallel()
+	type mistake = struct{ old, new, want string }
+	const keyHeader = `"Idempotency-Key", "value": "={{ $('Claim the charge').first().json.provider_key }}"`
+	lintNotices(t, "paid-api-charge", map[string]mistake{
+		"tries without key": {`"name": "Idempotency-Key"`, `"name": "X-Key"`, "where no Idempotency-Key"},
+		"key per run":       {keyHeader, `"Idempotency-Key", "value": "={{ $execution.id }}"`, "where no Idempotency-Key"},
+		"short lease":       {`"name": "lease_seconds", "value": 900`, `"name": "lease_seconds", "value": 200`, "longer than the lease"},
+		"longer tries":      {`"maxTries": 3,`, `"maxTries": 30,`, "longer than the lease"},
+		"saved progress":    {`"saveExecutionProgress": false`, `"saveExecutionProgress": true`, "saveExecutionProgress must be off"},
+		"error unseen":      {`"onError": "continueErrorOutput"`, `"onError": "stopWorkflow"`, "needs an error output"},
+		"error goes on":     {`"onError": "continueErrorOutput"`, `"onError": "continueRegularOutput"`, "goes on after an error"},
+		"error lost":        {`, [{"node": "Say what went wrong", "type": "main", "index": 0}]`, ``, "its error output is not connected"},
+		"refusal unseen":    {`"timeout": 60000`, `"timeout": 60000, "response": {"response": {"neverError": true}}`, "switches Retry On Fail off"},
+		"follows":           {`"followRedirects": false`, `"followRedirects": true`, "follows redirects"},
+		"all items":         {`"executeOnce": true`, `"executeOnce": false`, "all its items at once"},
+		"no effect":         {`kind: 'effect'`, `kind: 'event'`, "has no kind: 'effect'"},
+		"amount unseen":     {`payload: $('What is charged').first().json, `, ``, "has no payload"},
+		"order per run":     {`"value": "order-{order_id}"`, `"value": "order-{{ $execution.id }}"`, "differs for each run"},
+		"wrong verb":        {`/mark-unknown`, `/mark-lost`, "no call of the contract"},
+	})
+	lintNotices(t, "paid-api-charge-no-key", map[string]mistake{
+		"tries":        {`"retryOnFail": false`, `"retryOnFail": true, "maxTries": 3`, "where no Idempotency-Key"},
+		"error unseen": {`"onError": "continueErrorOutput"`, `"onError": "stopWorkflow"`, "needs an error output"},
+	})
+	lintNotices(t, "reconciler", map[string]mistake{
+		"many at a time": {`limit: 1,`, `limit: 25,`, "more than one letter or claim"},
+		"no owner":       {`owner: $(`, `worker: $(`, "the body has no owner"},
+		"tries":          {`"onError": "continueErrorOutput"`, `"onError": "continueErrorOutput", "retryOnFail": true`, "does not count"},
+		"status unseen":  {`$json.statusCode`, `$json.status`, "does not ask for the status"},
+		"lost access":    {`(at ?? {})[part]`, `at?.[part]`, "n8n reads nothing"},
+		"not told":       {`, [{"node": "Tell Holdfast: it could not be asked", "type": "main", "index": 0}]`, ``, "its error output is not connected"},
 	})
 }
 

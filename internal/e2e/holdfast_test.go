@@ -24,6 +24,13 @@ type holdfast struct {
 	operatorKey string // what the tests read with
 }
 
+// settings has times that a test can wait for, and leaves all else as it is.
+const settings = `
+destinations:
+  paid: {ask_after: 0s, not_found_after: 0s}
+  paid-patient: {ask_after: 0s, not_found_after: 30s}
+`
+
 // startHoldfast builds the binary and starts it on a database of its own in dir.
 func startHoldfast(ctx context.Context, dir string) (*holdfast, error) {
 	binary := os.Getenv("HOLDFAST_E2E_BINARY")
@@ -39,6 +46,10 @@ func startHoldfast(ctx context.Context, dir string) (*holdfast, error) {
 			return nil, fmt.Errorf("build cmd/holdfast: %w\n%s", err, out)
 		}
 	}
+	config := filepath.Join(dir, "holdfast.yaml")
+	if err := os.WriteFile(config, []byte(settings), 0o600); err != nil {
+		return nil, err
+	}
 	port, err := freePort()
 	if err != nil {
 		return nil, err
@@ -49,6 +60,7 @@ func startHoldfast(ctx context.Context, dir string) (*holdfast, error) {
 		"HOME=" + dir,
 		fmt.Sprintf("HOLDFAST_ADDR=127.0.0.1:%d", port),
 		"HOLDFAST_DATABASE_URL=sqlite://" + filepath.Join(dir, "holdfast.db"),
+		"HOLDFAST_CONFIG=" + config,
 		"HOLDFAST_API_KEYS=n8n:workflow:" + h.workflowKey + ",op:operator:" + h.operatorKey,
 	}, binary)
 	if err != nil {
@@ -65,8 +77,10 @@ func startHoldfast(ctx context.Context, dir string) (*holdfast, error) {
 
 // claim is what GET /claims says about one row, as far as the tests look at it.
 type claim struct {
+	ID             string          `json:"claim_id"`
 	Source         string          `json:"source"`
 	IdempotencyKey string          `json:"idempotency_key"`
+	Step           string          `json:"step"`
 	Kind           string          `json:"kind"`
 	Status         string          `json:"status"`
 	Attempt        int             `json:"attempt"`
@@ -151,9 +165,11 @@ func getOK(ctx context.Context, address string) error {
 	return callJSON(ctx, http.MethodGet, address, nil, nil, nil)
 }
 
-// client is for all requests of the suite; a redirect is an answer like any other.
+// client is for all requests of the suite; a redirect is an answer like any other. Each request has a connection of its
+// own: n8n closes idle ones, and one that is closed while a request is on its way leaves open whether that arrived.
 var client = &http.Client{
 	Timeout:       patience,
+	Transport:     &http.Transport{DisableKeepAlives: true},
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 

@@ -18,6 +18,10 @@ func TestImportedTemplates(t *testing.T) {
 		"holdfastGate":   {3, "holdfast-gate"},
 		"holdfastErrors": {1, ""},
 		"holdfastWorker": {4, ""},
+
+		"holdfastCharge":      {7, "holdfast-charge"},
+		"holdfastChargeNoKey": {7, "holdfast-charge-no-key"},
+		"holdfastReconciler":  {4, ""},
 	} {
 		t.Run(id, func(t *testing.T) {
 			t.Parallel()

@@ -28,6 +28,8 @@ const (
 	credentialID    = "holdfastKey"
 	wrongCredential = "A key that Holdfast does not know"
 	wrongID         = "holdfastWrongKey"
+	stripeName      = "Stripe"
+	stripeID        = "stripeKey"
 )
 
 // n8n is one running instance with the templates imported.
@@ -160,6 +162,7 @@ func (n *n8n) importAll(ctx context.Context, holdfastKey string) error {
 	raw, err := json.Marshal([]map[string]any{
 		credential(credentialID, credentialName, holdfastKey),
 		credential(wrongID, wrongCredential, secret()),
+		credential(stripeID, stripeName, "sk_test_123"),
 	})
 	if err != nil {
 		return err
@@ -254,6 +257,11 @@ func (n *n8n) publish(ctx context.Context, workflowID, path string) error {
 	if err := n.activate(ctx, workflowID); err != nil {
 		return err
 	}
+	return n.awaitWebhook(ctx, path)
+}
+
+// awaitWebhook waits until a webhook is served.
+func (n *n8n) awaitWebhook(ctx context.Context, path string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	return n.await(ctx, func(ctx context.Context) error {

@@ -120,7 +120,7 @@ func (p *process) await(ctx context.Context, check func(context.Context) error) 
 		case <-ctx.Done():
 		}
 	}()
-	return poll(ctx, check)
+	return pollEvery(ctx, 150*time.Millisecond, check) // asking costs n8n more than waiting costs us
 }
 
 // poll repeats check until it has no error; when ctx ends first, its cause and
@@ -132,14 +132,18 @@ func poll(ctx context.Context, check func(context.Context) error) error {
 func pollEvery(ctx context.Context, pause time.Duration, check func(context.Context) error) error {
 	tick := time.NewTicker(pause)
 	defer tick.Stop()
+	var last error
 	for {
 		err := check(ctx)
 		if err == nil {
 			return nil
 		}
+		if ctx.Err() == nil || last == nil { // the one that ctx has cut off tells nothing
+			last = err
+		}
 		select {
 		case <-ctx.Done():
-			return errors.Join(context.Cause(ctx), err)
+			return errors.Join(context.Cause(ctx), last)
 		case <-tick.C:
 		}
 	}

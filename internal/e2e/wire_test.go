@@ -20,14 +20,20 @@ type wire struct {
 	server *http.Server
 
 	mu       sync.Mutex
-	seen     map[string]int              // requests by path
-	lose     map[string]int              // how many answers of a path are still to be lost
-	replaced map[string]http.HandlerFunc // answers instead of Holdfast
+	seen     map[string]int         // requests by path
+	lose     map[string]int         // how many answers of a path are still to be lost
+	replaced map[string]replacement // answers instead of Holdfast
+}
+
+// replacement is an answer to requests whose body has a text in it.
+type replacement struct {
+	text   string
+	answer http.HandlerFunc
 }
 
 func newWire(t *testing.T, target string) *wire {
 	t.Helper()
-	w := &wire{target: target, addr: "127.0.0.1:0", seen: map[string]int{}, lose: map[string]int{}, replaced: map[string]http.HandlerFunc{}}
+	w := &wire{target: target, addr: "127.0.0.1:0", seen: map[string]int{}, lose: map[string]int{}, replaced: map[string]replacement{}}
 	w.mend(t)
 	t.Cleanup(func() { _ = w.server.Close() })
 	return w
@@ -69,10 +75,13 @@ func (w *wire) loseAnswers(path string, n int) {
 }
 
 // replace answers requests to path in Holdfast's place.
-func (w *wire) replace(path string, answer http.HandlerFunc) {
+func (w *wire) replace(path string, answer http.HandlerFunc) { w.replaceIf(path, "", answer) }
+
+// replaceIf answers only those whose body has text in it.
+func (w *wire) replaceIf(path, text string, answer http.HandlerFunc) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.replaced[path] = answer
+	w.replaced[path] = replacement{text, answer}
 }
 
 // count says how many requests came for path.
@@ -83,12 +92,12 @@ func (w *wire) count(path string) int {
 }
 
 // enter counts a request and says what is to become of it.
-func (w *wire) enter(path string) (instead http.HandlerFunc, lost bool) {
+func (w *wire) enter(path string, body []byte) (instead http.HandlerFunc, lost bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.seen[path]++
-	if instead = w.replaced[path]; instead != nil {
-		return instead, false
+	if other := w.replaced[path]; other.answer != nil && bytes.Contains(body, []byte(other.text)) {
+		return other.answer, false
 	}
 	if lost = w.lose[path] > 0; lost {
 		w.lose[path]--
@@ -97,12 +106,16 @@ func (w *wire) enter(path string) (instead http.HandlerFunc, lost bool) {
 }
 
 func (w *wire) ServeHTTP(out http.ResponseWriter, in *http.Request) {
-	instead, lost := w.enter(in.URL.Path)
+	content, err := io.ReadAll(in.Body)
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	instead, lost := w.enter(in.URL.Path, content)
 	if instead != nil {
 		instead(out, in)
 		return
 	}
-	status, header, body, err := w.forward(in)
+	status, header, body, err := w.forward(in, content)
 	if err != nil || lost {
 		panic(http.ErrAbortHandler) // closes the connection without a word
 	}
@@ -115,11 +128,7 @@ func (w *wire) ServeHTTP(out http.ResponseWriter, in *http.Request) {
 
 // forward has the whole answer in hand before it returns, so that what Holdfast
 // was asked to do is done when an answer is lost.
-func (w *wire) forward(in *http.Request) (int, http.Header, []byte, error) {
-	content, err := io.ReadAll(in.Body)
-	if err != nil {
-		return 0, nil, nil, err
-	}
+func (w *wire) forward(in *http.Request, content []byte) (int, http.Header, []byte, error) {
 	req, err := http.NewRequestWithContext(in.Context(), in.Method, w.target+in.URL.RequestURI(), bytes.NewReader(content))
 	if err != nil {
 		return 0, nil, nil, err
