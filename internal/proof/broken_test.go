@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,7 +16,9 @@ import (
 // broken is a store with one fault. What it remembers is what it needs to misbehave.
 type broken struct {
 	ledger.Store
-	clock  *clock
+	clock *clock
+
+	mu     sync.Mutex
 	newest map[string]ledger.Claim // by id, as last handed out
 }
 
@@ -126,6 +129,8 @@ func TestNoFaultNoFinding(t *testing.T) {
 func (b *broken) Claim(ctx context.Context, r *ledger.Request) (ledger.Verdict, error) {
 	v, err := b.Store.Claim(ctx, r)
 	if err == nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
 		b.newest[v.Claim.ID] = v.Claim
 	}
 	return v, err
@@ -136,7 +141,10 @@ type unfenced struct{ *broken }
 
 func (b unfenced) End(ctx context.Context, e *ledger.Ending) (ledger.Ended, error) {
 	one := *e
-	if c, ok := b.newest[e.Token.ClaimID]; ok && e.ByToken && e.Token.Look == 0 {
+	b.mu.Lock()
+	c, ok := b.newest[e.Token.ClaimID]
+	b.mu.Unlock()
+	if ok && e.ByToken && e.Token.Look == 0 {
 		one.Token, _ = ledger.ParseToken(c.LeaseToken())
 	}
 	return b.Store.End(ctx, &one)

@@ -47,6 +47,7 @@ type replica struct {
 	file   string
 	dir    string
 	url    string // of the database
+	env    []string
 	client *http.Client
 
 	mu      sync.Mutex
@@ -55,14 +56,16 @@ type replica struct {
 	up      chan struct{} // closed while it runs
 }
 
-func newReplica(t *testing.T, database string) *replica {
+func newReplica(t *testing.T, database string) *replica { return newReplicaWith(t, database, settings) }
+
+func newReplicaWith(t *testing.T, database, settings string, env ...string) *replica {
 	t.Helper()
 	file, err := programFile()
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := &replica{
-		file: file, dir: t.TempDir(), url: database, up: make(chan struct{}),
+		file: file, dir: t.TempDir(), url: database, env: env, up: make(chan struct{}),
 		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: patience},
 	}
 	if err := os.WriteFile(filepath.Join(r.dir, "holdfast.yaml"), []byte(settings), 0o600); err != nil {
@@ -85,6 +88,7 @@ func (r *replica) start() error {
 		}
 	}
 	cmd.Env = append(cmd.Env, "HOLDFAST_ADDR=127.0.0.1:0", "HOLDFAST_DATABASE_URL="+r.url, "HOLDFAST_CONFIG=holdfast.yaml", "HOLDFAST_SWEEP_INTERVAL=1s")
+	cmd.Env = append(cmd.Env, r.env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	logs, write, err := os.Pipe()
 	if err != nil {
