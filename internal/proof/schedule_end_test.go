@@ -85,7 +85,8 @@ func (s *schedule) drain() {
 	}
 }
 
-// sendAgain has the senders send what was not answered with 200.
+// sendAgain has the senders send what was not answered with 200. When the losses have ended it also lets go on what was
+// under way: at once, or when the others have long gone on.
 func (s *schedule) sendAgain() {
 	if !s.quiet {
 		s.quiet = true
@@ -95,8 +96,17 @@ func (s *schedule) sendAgain() {
 		if s.replayID != "" {
 			s.operate(deadletter.Approve)
 		}
-		s.drain()
+		s.actors = slices.DeleteFunc(s.actors, func(a *actor) bool {
+			sleeps := s.pick(2) == 1
+			if sleeps {
+				s.asleep = append(s.asleep, a)
+			}
+			return sleeps
+		})
+	} else {
+		s.actors, s.asleep = append(s.actors, s.asleep...), nil
 	}
+	s.drain()
 	for _, o := range s.orders {
 		for _, n := range o.events {
 			if n.sent && !n.acked && n.again < mostSent {
@@ -110,6 +120,9 @@ func (s *schedule) sendAgain() {
 
 // settled tells whether nothing is still to come without a person.
 func (s *schedule) settled() bool {
+	if len(s.asleep) > 0 {
+		return false
+	}
 	open := s.open()
 	for i := range s.claims {
 		c := &s.claims[i]

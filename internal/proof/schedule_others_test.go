@@ -20,16 +20,17 @@ func (s *schedule) reconcile(name string) {
 	})
 }
 
-// prompt is how soon a reconciler reports what it heard: with what a request and the search may take before, it stays below
-// not_found_after.
+// prompt is how soon a "not found" is reported: with what a request and the search may take before, it stays below
+// not_found_after. An older answer would be believed as if it were new.
 const prompt = 30 * time.Second
 
 // lookUp asks the destination about each claim, as n8n does with all items of a node, and then reports.
 func (s *schedule) lookUp(a *actor, list []ledger.Claim) {
-	out, heard := make([]ledger.Ending, len(list)), s.now()
+	out, heard := make([]ledger.Ending, len(list)), make([]time.Time, len(list))
 	for i := range list {
 		c, e := &list[i], &out[i]
 		a.pause()
+		heard[i] = s.now()
 		id, found := s.shop.find(payment{action: c.Key.IdempotencyKey, key: c.ProviderKey})
 		switch {
 		case c.Kind == ledger.Event || s.once(4):
@@ -42,9 +43,10 @@ func (s *schedule) lookUp(a *actor, list []ledger.Claim) {
 		s.tell("%s asks about %s: %s", a.name, c.Key.IdempotencyKey, words(string(e.Verb), id))
 	}
 	for i := range list {
-		if s.manners.stale || s.now().Before(heard.Add(prompt)) {
-			_, _ = s.end(a, 3, list[i].LookToken(), out[i])
+		if a.until = (time.Time{}); out[i].Verb == ledger.MarkFailed {
+			a.until = heard[i].Add(prompt)
 		}
+		_, _ = s.end(a, 3, list[i].LookToken(), out[i])
 	}
 }
 
@@ -72,7 +74,7 @@ func (s *schedule) replay(a *actor, l *deadletter.Letter) {
 	} else {
 		status = 422
 	}
-	for !r.over && !s.once(12) { // or its patience is over, and the run goes on
+	for patience := 100; !r.over && patience > 0 && !s.once(12); patience-- { // when it is over the run goes on
 		a.pause()
 	}
 	e := deadletter.Ending{Verb: deadletter.Fail, ByToken: true, CallerKey: "n8n"}

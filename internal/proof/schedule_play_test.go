@@ -18,27 +18,29 @@ import (
 // what is lost, late or killed between them. All that happens is drawn, one choice after the other.
 type schedule struct {
 	choices
-	f          *field
-	n          int
-	seed       uint64
-	source     string
-	manners    manners
-	eventLease int64 // seconds
-	shop       *provider
-	orders     []*purchase
-	runs       []*run
-	actors     []*actor
-	parcels    []*parcel
-	firstAt    map[string]time.Time // by provider key: when it was first given out
-	rotated    bool                 // a person has replaced a provider key: nobody sends under an old one by hand
-	paused     bool
-	helpers    int
-	replayID   string         // of the replay that is open
-	quiet      bool           // nothing is lost, late or killed any more
-	claims     []ledger.Claim // as read last
-	letters    []deadletter.Letter
-	told       []string
-	wrong      string // the first promise that was broken
+	f           *field
+	n           int
+	seed        uint64
+	source      string
+	manners     manners
+	eventLease  int64 // seconds
+	effectLease int64
+	shop        *provider
+	orders      []*purchase
+	runs        []*run
+	actors      []*actor
+	asleep      []*actor // until the others have gone on
+	parcels     []*parcel
+	firstAt     map[string]time.Time // by provider key: when it was first given out
+	rotated     bool                 // a person has replaced a provider key: nobody sends under an old one by hand
+	paused      bool
+	helpers     int
+	replayID    string         // of the replay that is open
+	quiet       bool           // nothing is lost, late or killed any more
+	claims      []ledger.Claim // as read last
+	letters     []deadletter.Letter
+	told        []string
+	wrong       string // the first promise that was broken
 }
 
 // purchase is a business action: one charge, for which one or two events ask.
@@ -65,7 +67,6 @@ type manners struct {
 	late    time.Duration // how long after it was sent a request may still be done
 	lag     time.Duration // of the destination's search
 	hasty   bool          // a time-out is taken for a refusal
-	stale   bool          // the reconciler may report what it heard long ago
 }
 
 // How the templates have it. A destination that honours keys forgives slow workers, late requests, a search that lags for
@@ -110,25 +111,27 @@ func (s *schedule) fate(n, kinds int) int {
 // actor does something step by step; between any two steps anything may happen, also its end.
 type actor struct {
 	name  string
-	run   *run // what it plays; nil for others than a run
+	run   *run      // what it plays; nil for others than a run
+	until time.Time // when it gives up asking; zero: never
 	next  func() (struct{}, bool)
 	stop  func()
 	pause func()
 }
 
-var errKilled = errors.New("killed")
+// killed is how the end of an actor unwinds it.
+type killed struct{}
 
 func (s *schedule) start(name string, r *run, body func(*actor)) {
 	a := &actor{name: name, run: r}
 	a.next, a.stop = iter.Pull(func(yield func(struct{}) bool) {
 		defer func() {
-			if e := recover(); e != nil && e != any(errKilled) {
+			if e := recover(); e != nil && e != any(killed{}) {
 				panic(e)
 			}
 		}()
 		a.pause = func() {
 			if !yield(struct{}{}) {
-				panic(errKilled)
+				panic(killed{})
 			}
 		}
 		body(a)
@@ -193,6 +196,12 @@ var errNoAnswer = errors.New("no answer")
 func ask[T any](s *schedule, a *actor, tries int, what string, call func() (T, error)) (out T, err error) {
 	for range tries {
 		a.pause()
+		late := s.now().Add(10 * time.Minute)
+		if !a.until.IsZero() && s.now().After(a.until) {
+			return out, errNoAnswer
+		} else if !a.until.IsZero() {
+			late = a.until
+		}
 		switch s.fate(12, 3) {
 		case 1:
 			out, err := call()
@@ -201,7 +210,7 @@ func ask[T any](s *schedule, a *actor, tries int, what string, call func() (T, e
 			s.tell("%s %s: never arrives", a.name, what)
 		case 3:
 			s.tell("%s %s: no answer", a.name, what)
-			s.parcels = append(s.parcels, &parcel{what: a.name + "'s " + what, until: s.now().Add(10 * time.Minute), land: func() {
+			s.parcels = append(s.parcels, &parcel{what: a.name + "'s " + what, until: late, land: func() {
 				out, err := call()
 				s.tell("    %s", s.answered(out, err))
 			}})

@@ -98,7 +98,9 @@ func claimEvent(s *schedule, a *actor, r *run) bool {
 
 func claimCharge(s *schedule, a *actor, r *run) bool {
 	action := r.notice.order.action
-	v, err := s.claim(a, r, "Claim the charge", ledger.Request{Key: ledger.Key{IdempotencyKey: action, Step: "charge"}, Destination: s.destination()}, fields{"order": action})
+	v, err := s.claim(a, r, "Claim the charge", ledger.Request{
+		Key: ledger.Key{IdempotencyKey: action, Step: "charge"}, Destination: s.destination(), LeaseSeconds: s.effectLease,
+	}, fields{"order": action})
 	switch {
 	case err != nil:
 		s.fail(a, r, "Claim the charge", n8nError(timedOut))

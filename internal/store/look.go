@@ -26,7 +26,7 @@ func (s *Store) LeaseUnknown(ctx context.Context, r *ledger.LookRequest) ([]ledg
 			return nil, s.translate(err)
 		}
 		if err := s.noteLook(ctx, r, c); err != nil {
-			return nil, s.translate(err)
+			s.log.Warn("that somebody asks about unknown claims could not be noted", "cause", err)
 		}
 	}
 	return taken, nil
@@ -84,18 +84,16 @@ func (s *Store) lookable(ctx context.Context, r *ledger.LookRequest) (*filter, e
 			continue
 		}
 		p, err := s.seePlace(ctx, s.read, name)
-		switch {
-		case err != nil:
+		if err != nil {
 			return nil, err
-		case p.limit.Look(&p.load, p.now):
-		case name == r.Of.Destination:
-			return nil, s.keepTurn(ctx, f, p)
-		default:
-			if err := s.keepTurn(ctx, f, p); err != nil {
-				return nil, err
-			}
-			f.add("c.destination <> ?", name)
 		}
+		if p.limit.Look(&p.load, p.now) {
+			continue
+		}
+		if err := s.keepTurn(ctx, f, p); err != nil || name == r.Of.Destination {
+			return nil, err
+		}
+		f.add("c.destination <> ?", name)
 	}
 	return f, nil
 }
@@ -109,14 +107,8 @@ func without(f *filter, m ledger.Match) {
 	f.add("not ("+strings.Join(these.where, " and ")+")", these.args...)
 }
 
-// askAfter adds that claims are old enough to be asked about, in SQL: young ones may be very many.
-func (s *Store) askAfter(f *filter, now ledger.Instant) {
-	f.add("c.next_look <= ?", int64(now))
-	f.add("c.look_until <= ?", int64(now))
-	s.past(f, now, func(p ledger.Policy) time.Duration { return p.AskAfter }, "c.unknown_since")
-}
-
-// past adds that some columns lie back at least as long as the policy of their claim says.
+// past adds, in SQL since the others may be very many, that some columns lie back at least as long as the policy of
+// their claim says.
 func (s *Store) past(f *filter, now ledger.Instant, wait func(ledger.Policy) time.Duration, columns ...string) {
 	before := func(p ledger.Policy) int64 { return int64(now.Add(-wait(p))) }
 	others := before(s.policy.For("", ""))
@@ -142,7 +134,10 @@ func (s *Store) past(f *filter, now ledger.Instant, wait func(ledger.Policy) tim
 // takeLooks walks the unknown claims, oldest first, until it holds as many as were asked for. A destination that has
 // no permit left is left out from then on.
 func (s *Store) takeLooks(ctx context.Context, r *ledger.LookRequest, f *filter) (taken []ledger.Claim, err error) {
-	s.askAfter(f, s.clock.now())
+	now := s.clock.now()
+	f.add("c.next_look <= ?", int64(now))
+	f.add("c.look_until <= ?", int64(now))
+	s.past(f, now, func(p ledger.Policy) time.Duration { return p.AskAfter }, "c.unknown_since")
 	var last ledger.Claim
 	for {
 		next := f.copied()

@@ -18,7 +18,7 @@ import (
 )
 
 // calmSpacing is between the alerts of a destination that answered in between.
-const calmSpacing = time.Hour
+const calmSpacing = int64(time.Hour / time.Microsecond)
 
 // outage begins the groups of alerts about destinations that cannot be asked.
 const outage = "unreachable/"
@@ -51,12 +51,8 @@ func (w *work) hearLook(e *ledger.Ending, out *ledger.Ended) {
 
 // calm drops what was still to be repeated about a destination that answers again; should it fail anew, that is told
 // after an hour at the latest.
-func (s *Store) calm(ctx context.Context, q querier, group string) error {
-	spacing := int64(calmSpacing / time.Microsecond)
-	_, err := q.ExecContext(ctx, q.Rebind(`update outbox set unsent = 0, due_at = sent_at + ?, due_by = sent_at + ?
-		where grp = ? and sent_at > 0 and leased = 0 and (unsent > 0 or due_at > sent_at + ?)`), spacing, spacing, group, spacing)
-	return err
-}
+const calm = `update outbox set unsent = 0, due_at = sent_at + ?, due_by = sent_at + ?
+	where target = ? and grp = ? and sent_at > 0 and leased = 0 and (unsent > 0 or due_at > sent_at + ?)`
 
 // mostCounted is up to where claims are counted for people.
 const mostCounted = 10_000

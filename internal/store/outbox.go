@@ -84,21 +84,20 @@ func (s *Store) writeAlerts(ctx context.Context, q querier, alerts []raised) err
 	now := s.clock.now()
 	for i := range alerts {
 		a := &alerts[i]
-		if a.calm {
-			if err := s.calm(ctx, q, a.Group); err != nil {
-				return err
-			}
-			continue
-		}
 		unlessSince := int64(math.MaxInt64)
 		if a.daily {
 			unlessSince = int64(now.Add(-24 * time.Hour))
 		}
-		title, body, path := oneLine(a.Title, maxAlertTitle), clean(a.Text, maxAlertText), oneLine(a.Path, maxAlertPath)
+		group, title, body, path := oneLine(a.Group, maxAlertGroup), oneLine(a.Title, maxAlertTitle), clean(a.Text, maxAlertText), oneLine(a.Path, maxAlertPath)
 		for _, target := range s.alerts.targets {
-			if _, err := q.ExecContext(ctx, q.Rebind(raiseAlert+` where outbox.last_at <= ?`), target, oneLine(a.Group, maxAlertGroup), a.count,
-				title, body, path, int64(now), title, body, path, int64(now), int64(a.spacing/time.Microsecond),
-				int64(now.Add(alertQuiet)), int64(now.Add(alertGather)), unlessSince); err != nil {
+			query, args := raiseAlert+` where outbox.last_at <= ?`, []any{
+				target, group, a.count, title, body, path, int64(now), title, body, path, int64(now), int64(a.spacing / time.Microsecond),
+				int64(now.Add(alertQuiet)), int64(now.Add(alertGather)), unlessSince,
+			}
+			if a.calm {
+				query, args = calm, []any{calmSpacing, calmSpacing, target, group, calmSpacing}
+			}
+			if _, err := q.ExecContext(ctx, q.Rebind(query), args...); err != nil {
 				return err
 			}
 		}
