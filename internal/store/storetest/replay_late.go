@@ -82,7 +82,7 @@ func replayLate(w *world) {
 		ids := w.deadLetters(1, method("GET"))
 		w.started()
 		l := w.handed()
-		w.closed(l.ID, by(l, deadletter.Fail), deadletter.Dead, "unclassified")
+		w.closed(l.ID, by(l, deadletter.Fail), deadletter.Dead, "transient")
 		w.pass(24 * time.Hour)
 		w.told(w.failed("200", retryOf("100"), method("GET")))
 		w.stands(ids[0], deadletter.Queued, "transient", 3)
