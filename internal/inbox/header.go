@@ -17,7 +17,7 @@ import (
 func parseHeaders(raw []byte) (func(name string) string, error) {
 	raw = trimSpace(raw)
 	if len(raw) == 0 || string(raw) == "null" {
-		return noHeader, nil
+		return noText, nil
 	}
 	if raw[0] != '{' {
 		return nil, invalidJSON("headers must be a JSON object of names and values, as n8n's Webhook node gives them")
@@ -59,7 +59,7 @@ func parseHeaders(raw []byte) (func(name string) string, error) {
 	}, nil
 }
 
-func noHeader(string) string { return "" }
+func noText(string) string { return "" }
 
 // headerText returns the text of a string or number, "" for anything else, and
 // for a string that UTF-8 cannot hold.

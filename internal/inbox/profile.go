@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -17,9 +18,14 @@ type Profile struct {
 	// source that uses this profile without one.
 	Name string
 
+	// Retries is how long after an event the provider still sends it again. 0:
+	// it never does, or does not say.
+	Retries time.Duration
+
 	// each says where a body holds its events: "events[]" is every element of
-	// the array events, "[]" of the body itself. Empty: a body is one event.
-	each []string
+	// the array events, "[]" of the body itself, "a|b[]" of a and of b. Empty: a
+	// body is one event.
+	each string
 
 	// key holds the recipes for the delivery key, best first. The first that
 	// finds all it needs makes the key; they are tried in order because some
@@ -30,6 +36,37 @@ type Profile struct {
 	// that is there counts. None: the provider names none, or its ids are
 	// unique without.
 	account []ref
+
+	// signs holds the ways in which the provider signs; the first whose header
+	// is there counts. None: it signs nothing, so a token guards the address.
+	signs []scheme
+
+	// version is where an event says how new it is: an integer, or an RFC 3339
+	// time (one without a zone is taken as UTC). entity makes the name of the
+	// thing that it is the version of. Since an event older than one that was
+	// worked on is never worked on itself, entity is given only where a later
+	// event holds all that an earlier one does; elsewhere the source names it.
+	version []ref
+	entity  []recipe
+
+	// keep are the headers that a workflow may need, besides those that key and
+	// account are made of.
+	keep []string
+
+	// answer is what the provider wants to read after a delivery, refusal after
+	// a bad signature. nil: any 2xx, any other status.
+	answer, refusal *Answer
+
+	hello hello
+	ping  string // the field by which an unsigned form is known for a mere test of the address
+	hub   bool   // Meta's: a GET that asks for hub.challenge by the verify token
+}
+
+// hello is a signed delivery that only asks whether anybody listens. It is
+// answered, and is no event.
+type hello struct {
+	path, value string // what tells it from an event
+	echo        string // the path of the text that is the answer; empty: the usual answer
 }
 
 // recipe makes a key of parts of a delivery.
@@ -58,6 +95,7 @@ const (
 	inEvent    place = iota // in the event: the body, or the one element of it
 	inParent                // in the object that holds the array of events
 	inHeader                // a header of the request
+	inQuery                 // a parameter of the request's address
 	inBodyHash              // the payload hash of the whole body
 )
 
@@ -115,9 +153,19 @@ func (p *Profile) IdentifyRequest(payload []byte, header func(name string) strin
 	if err != nil {
 		return "", "", err
 	}
-	d.header = header
-	if header == nil {
-		d.header = noHeader
+	if header != nil {
+		d.header = header
+	}
+	return p.identify(&d)
+}
+
+// identify is the key and the account of one event.
+func (p *Profile) identify(d *delivery) (key, account string, err error) {
+	if d.stray {
+		return "", "", missingKey("no %s key: this part of the payload holds none of %s", p.Name, p.each)
+	}
+	if len(d.event) > 0 && d.event[0] == '[' {
+		return "", "", missingKey("the payload is an array: split it and make one claim for each element (n8n: Split Out node), or give idempotency_key")
 	}
 	if key, err = d.firstKey(p.key, p.composite()); err != nil {
 		return "", "", err
@@ -147,7 +195,9 @@ type delivery struct {
 	body   []byte // the whole payload
 	event  []byte
 	parent []byte // nil if the event is the payload
+	stray  bool   // stands where events do, and holds none
 	header func(name string) string
+	query  func(name string) string
 }
 
 // firstKey makes the key by the first recipe that finds all it needs, "" if none
@@ -223,6 +273,8 @@ func (d *delivery) value(r ref) (string, error) {
 	switch r.in {
 	case inHeader:
 		return d.header(r.name), nil
+	case inQuery:
+		return d.query(r.name), nil
 	case inBodyHash:
 		if len(d.body) == 0 {
 			return "", nil
@@ -296,6 +348,8 @@ func (r ref) String() string {
 	switch r.in {
 	case inHeader:
 		return "the header " + r.name
+	case inQuery:
+		return "the query parameter " + r.name
 	case inBodyHash:
 		return "a body"
 	default:

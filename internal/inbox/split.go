@@ -9,75 +9,88 @@ import (
 	"holdfast/internal/identity"
 )
 
-// single returns the one event of payload. A payload without the arrays that
-// the provider packs its events in is an event itself: it was split before.
-func (p *Profile) single(payload []byte) (delivery, error) {
+// split returns the events of payload. batch says that the provider's arrays of
+// events are there, be they empty. Without them the payload is the one event: it
+// was split before, or is of another kind. An element on the way to the arrays
+// that holds none of them is an event as well, a stray one without a key, so that
+// nothing is lost.
+//
+// The error is invalid_json: too deep, or no JSON where the arrays are.
+func (p *Profile) split(payload []byte) (all []delivery, batch bool, err error) {
 	if err := identity.Depth(payload, identity.MaxDepth); err != nil {
-		return delivery{}, err
+		return nil, false, err
 	}
 	payload = trimSpace(payload)
 	if string(payload) == "null" {
 		payload = nil
 	}
-	whole := delivery{body: payload, event: payload}
-	batch := false
-	count := 0
-	only := whole
-	for _, path := range p.each {
-		found, err := walk(payload, strings.Split(path, "."), func(event, parent []byte) {
-			count++
-			only = delivery{body: payload, event: event, parent: parent}
+	if p.each != "" {
+		batch, err = walk(payload, strings.Split(p.each, "."), func(event, parent []byte, stray bool) {
+			all = append(all, delivery{body: payload, event: event, parent: parent, stray: stray, header: noText, query: noText})
 		})
-		if err != nil {
-			return delivery{}, err
-		}
-		batch = batch || found
 	}
+	if err != nil || batch {
+		return all, batch, err
+	}
+	return []delivery{{body: payload, event: payload, header: noText, query: noText}}, false, nil
+}
+
+// single returns the one event of payload; several or none are missing_key.
+func (p *Profile) single(payload []byte) (delivery, error) {
+	all, _, err := p.split(payload)
 	switch {
-	case batch && count == 0:
-		return delivery{}, missingKey("no %s key: the payload holds no event (%s is empty)", p.Name, strings.Join(p.each, ", "))
-	case batch && count > 1:
+	case err != nil:
+		return delivery{}, err
+	case len(all) == 0:
+		return delivery{}, missingKey("no %s key: the payload holds no event (%s is empty)", p.Name, p.each)
+	case len(all) > 1:
 		return delivery{}, missingKey("the payload holds %d %s events: split it and make one claim for each element of %s (n8n: Split Out node)",
-			count, p.Name, strings.Join(p.each, ", "))
-	case batch:
-		return only, nil
-	case len(payload) > 0 && payload[0] == '[':
-		return delivery{}, missingKey("the payload is an array: split it and make one claim for each element (n8n: Split Out node), or give idempotency_key")
+			len(all), p.Name, p.each)
 	}
-	return whole, nil
+	return all[0], nil
 }
 
 // walk calls visit for each element that the steps lead to from value, with the
 // object that holds the element's array (nil for an array that is the whole
-// value). A step is "name", "name[]" or "[]"; the last one is an array. found
-// says that such an array is there, be it empty.
-func walk(value []byte, steps []string, visit func(event, parent []byte)) (found bool, err error) {
-	name, list := strings.CutSuffix(steps[0], "[]")
-	inner, parent := value, []byte(nil)
-	if name != "" {
-		parent = value
-		if inner, err = member(value, name); err != nil {
-			return false, err
-		}
-	}
+// value), and for each stray element on the way, in which the steps lead nowhere.
+// A step is "name", "name[]", "name|other[]" or "[]"; the last one is an array.
+// found says that such an array is there, be it empty.
+func walk(value []byte, steps []string, visit func(event, parent []byte, stray bool)) (found bool, err error) {
+	names, list := strings.CutSuffix(steps[0], "[]")
 	last := len(steps) == 1
-	if !list {
-		return walk(inner, steps[1:], visit)
-	}
-	if len(inner) == 0 || inner[0] != '[' {
-		return false, nil
-	}
-	found = last
-	err = eachElement(inner, func(element []byte) error {
-		if last {
-			visit(element, parent)
-			return nil
+	for name := range strings.SplitSeq(names, "|") {
+		inner, parent := value, []byte(nil)
+		if name != "" {
+			parent = value
+			if inner, err = member(value, name); err != nil {
+				return found, err
+			}
 		}
-		deeper, err := walk(element, steps[1:], visit)
-		found = found || deeper
-		return err
-	})
-	return found, err
+		if !list {
+			deeper, err := walk(inner, steps[1:], visit)
+			return deeper, err
+		}
+		if len(inner) == 0 || inner[0] != '[' {
+			continue
+		}
+		found = found || last
+		err = eachElement(inner, func(element []byte) error {
+			if last {
+				visit(element, parent, false)
+				return nil
+			}
+			deeper, err := walk(element, steps[1:], visit)
+			if !deeper && err == nil {
+				visit(element, nil, true)
+			}
+			found = found || deeper
+			return err
+		})
+		if err != nil {
+			return found, err
+		}
+	}
+	return found, nil
 }
 
 // member returns the value of a member of an object, nil if value is no object
