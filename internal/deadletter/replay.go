@@ -29,6 +29,9 @@ func (s ReplayStatus) Open() bool {
 	return false
 }
 
+// Plays tells whether its letters are queued and handed out.
+func (s ReplayStatus) Plays() bool { return s == ReplaySampling || s == ReplayRunning }
+
 // Limits and defaults of a replay.
 const (
 	MaxReplayLetters      = 10_000
@@ -71,11 +74,30 @@ type ReplayRequest struct {
 	CallerKey       string
 }
 
+// Why a replay leaves a letter alone.
+const (
+	HeldUnknown    = "unknown"
+	HeldSuperseded = "superseded"
+	HeldCompleted  = "completed"
+)
+
 // Held counts letters that a replay leaves alone, and why.
 type Held struct {
 	Unknown    int64 // nobody knows how one of its effects ended
 	Superseded int64 // a newer version of its entity was completed
 	Completed  int64 // its event is completed
+}
+
+// Add counts a letter by why it is held; empty is not held.
+func (h *Held) Add(why string) {
+	switch why {
+	case HeldUnknown:
+		h.Unknown++
+	case HeldSuperseded:
+		h.Superseded++
+	case HeldCompleted:
+		h.Completed++
+	}
 }
 
 // Total is how many are held.

@@ -110,12 +110,12 @@ type Tally struct {
 
 // Next says where the replay goes, and how many of its waiting letters may be queued now.
 func (r *Replay) Next(t Tally) (to ReplayStatus, places int64) {
-	running := r.Status == ReplaySampling || r.Status == ReplayRunning
+	plays := r.Status.Plays()
 	free := max(0, r.MaxConcurrency-t.Active)
 	switch {
-	case running && t.Settled >= ReplayWindow && t.LastFailed*stopFailedOfLastShare > ReplayWindow:
+	case plays && t.Settled >= ReplayWindow && t.LastFailed*stopFailedOfLastShare > ReplayWindow:
 		return ReplayStopped, 0
-	case (running || r.Status == ReplayAwaiting) && t.Waiting+t.Active == 0:
+	case (plays || r.Status == ReplayAwaiting) && t.Waiting+t.Active == 0:
 		return ReplayDone, 0
 	case r.Status == ReplaySampling && t.SampleWaits+t.SampleActive == 0:
 		return ReplayAwaiting, 0

@@ -17,7 +17,6 @@ import (
 
 	"github.com/jmoiron/sqlx"
 
-	"holdfast/internal/deadletter"
 	"holdfast/internal/ledger"
 )
 
@@ -144,7 +143,7 @@ func (s *Store) inTx(ctx context.Context, fn func(tx *sqlx.Tx) error) error {
 	if err != nil {
 		return err
 	}
-	end := &last{letters: map[string]deadletter.Letter{}}
+	end := new(last)
 	s.lasts.Store(tx, end)
 	defer s.lasts.Delete(tx)
 	if err = fn(tx); err == nil {

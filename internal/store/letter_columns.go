@@ -155,9 +155,14 @@ func (s *Store) writeLetter(ctx context.Context, tx *sqlx.Tx, ch *letterChange) 
 
 // tellReplay lets the letter's replay know of it at the end of the transaction.
 func (s *Store) tellReplay(tx *sqlx.Tx, ch *letterChange) {
-	if end := s.lastOf(tx); !ch.inReplay && end != nil {
-		end.letters[ch.letter.ID] = ch.letter
+	end := s.lastOf(tx)
+	if ch.inReplay || end == nil {
+		return
 	}
+	if end.letters == nil {
+		end.letters = map[string]deadletter.Letter{}
+	}
+	end.letters[ch.letter.ID] = ch.letter
 }
 
 // insertLetterEntry gives the entry the letter's revision as its place: it grows with each write.

@@ -106,14 +106,7 @@ func (s *Store) heldBack(ctx context.Context, db querier, ids []string) (map[str
 
 func countHeld(held map[string]string) (h deadletter.Held) {
 	for _, why := range held {
-		switch why {
-		case "unknown":
-			h.Unknown++
-		case "superseded":
-			h.Superseded++
-		case "completed":
-			h.Completed++
-		}
+		h.Add(why)
 	}
 	return h
 }

@@ -193,6 +193,7 @@ func (s *Store) hold(ctx context.Context, tx *sqlx.Tx, rep *deadletter.Replay, l
 		ch := letterChange{base: l.Rev, inReplay: true}
 		ch.letter, ch.entry = rep.Release(l, "held: "+why, now)
 		changes = append(changes, ch)
+		rep.Held.Add(why)
 		if _, err := tx.ExecContext(ctx, tx.Rebind(`update replay_letters set state = 'held', held = ? where replay_id = ? and letter_id = ?`), why, rep.ID, l.ID); err != nil {
 			return 0, err
 		}
@@ -200,10 +201,6 @@ func (s *Store) hold(ctx context.Context, tx *sqlx.Tx, rep *deadletter.Replay, l
 	if len(changes) == 0 {
 		return 0, nil
 	}
-	late := countHeld(held)
-	rep.Held.Unknown += late.Unknown
-	rep.Held.Superseded += late.Superseded
-	rep.Held.Completed += late.Completed
 	if err := s.saveReplay(ctx, tx, rep); err != nil {
 		return 0, err
 	}

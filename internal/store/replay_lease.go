@@ -38,7 +38,7 @@ func (s *Store) paced(ctx context.Context, tx *sqlx.Tx, letters []deadletter.Let
 		if err != nil {
 			return nil, err
 		}
-		if rep == nil || rep.Status != deadletter.ReplaySampling && rep.Status != deadletter.ReplayRunning {
+		if rep == nil || !rep.Status.Plays() {
 			continue // it was paused or ended just now
 		}
 		left[id] = int64(len(letters))
